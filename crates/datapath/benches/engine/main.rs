@@ -1,0 +1,193 @@
+//! What the engine costs alone: cycles and allocations a packet, with the flow cache and without, for few flows and for many.
+//!
+//! `cargo bench -p sluice-datapath` prints the table; `-- --json` prints it as JSON. Packets are 60-byte frames in heap memory; I/O is
+//! not in the figures. Each row is the median over rounds of batches of 64; the time stamp counter is read around
+//! [`Engine::process`] alone, so that laying out the packets is not counted.
+
+mod fixture;
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use quanta::Clock;
+use sluice_datapath::buffer::{BATCH, PacketBuffer, Transmit};
+use sluice_datapath::counters::{EngineCounters, LogicalCounters};
+use sluice_datapath::drops::DropReason;
+use sluice_datapath::engine::{Engine, EngineConfig};
+use sluice_datapath::punt::Punt;
+use sluice_datapath::time::Timestamp;
+use sluice_intent::plan::PortIndex;
+
+use fixture::{Direction, Frame, frames};
+
+/// Packets measured for each row at least.
+const PACKETS: usize = 4 << 20;
+/// Rounds that the packets of a row are divided into; the median round counts.
+const ROUNDS: usize = 16;
+
+/// A packet in memory of its own, as a driver would hand it over.
+#[derive(Clone)]
+struct Slot {
+    memory: Box<[u8; 384]>,
+    start: usize,
+    end: usize,
+}
+
+impl Slot {
+    fn load(&mut self, frame: &Frame) {
+        self.start = 128;
+        self.end = 128 + frame.len();
+        self.memory[128..self.end].copy_from_slice(frame);
+    }
+}
+
+impl PacketBuffer for Slot {
+    fn data(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.end]
+    }
+
+    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
+        if pop > self.end - self.start {
+            return None;
+        }
+        self.start = (self.start + pop).checked_sub(push)?;
+        Some(self.data_mut())
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.end = self.end.min(self.start + length);
+    }
+
+    fn extend_back(&mut self, _: usize) -> Option<&mut [u8]> {
+        None
+    }
+}
+
+/// Takes the packets back for the next batch.
+#[derive(Default)]
+struct Sink {
+    pool: ArrayVec<Slot, BATCH>,
+    sent: u64,
+}
+
+impl Transmit<Slot> for Sink {
+    #[inline]
+    fn transmit(&mut self, _: PortIndex, buffer: Slot) {
+        self.sent += 1;
+        self.pool.push(buffer);
+    }
+
+    fn punt(&mut self, _: Punt, buffer: Slot) {
+        self.pool.push(buffer);
+    }
+
+    fn discard(&mut self, _: DropReason, buffer: Slot) {
+        self.pool.push(buffer);
+    }
+
+    fn allocate(&mut self) -> Option<Slot> {
+        None
+    }
+}
+
+struct Row {
+    direction: Direction,
+    flows: usize,
+    cache: bool,
+    cycles: f64,
+    allocations: f64,
+    hit_rate: f64,
+}
+
+fn measure(direction: Direction, flows: usize, cache: bool) -> std::io::Result<Row> {
+    let snapshot = Arc::new(fixture::snapshot());
+    let neighbors = Arc::new(fixture::neighbors(&snapshot));
+    let counters = Arc::new(EngineCounters::default());
+    let logical = Arc::new(LogicalCounters::new(&snapshot));
+    let config = EngineConfig {
+        flow_cache: cache,
+        flow_cache_size: (flows * 2).next_power_of_two().max(1 << 18),
+        idle_timeout: 60,
+    };
+    let mut engine = Engine::new(config, snapshot, neighbors, Arc::clone(&counters), logical)?;
+    let frames = frames(direction, flows);
+    let mut sink = Sink::default();
+    for _ in 0..BATCH {
+        sink.pool.push(Slot { memory: Box::new([0; 384]), start: 128, end: 128 });
+    }
+    let clock = Clock::new();
+    let now = Timestamp::from_secs(1);
+    let mut next = 0;
+    let mut run = |packets: usize, sink: &mut Sink| {
+        let mut cycles = 0;
+        for _ in 0..packets / BATCH {
+            let mut batch = ArrayVec::new();
+            for mut slot in sink.pool.drain(..) {
+                slot.load(&frames[next]);
+                next = (next + 1) % frames.len();
+                batch.push(slot);
+            }
+            let start = clock.raw();
+            engine.process(direction.port(), &mut batch, now, sink);
+            cycles += clock.raw() - start;
+        }
+        cycles as f64 / packets as f64
+    };
+    run(flows.next_multiple_of(BATCH) * 2, &mut sink);
+    let (hits, sent) = (counters.cache_hits.get(), sink.sent);
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..ROUNDS {
+            rounds.push(run(PACKETS / ROUNDS, &mut sink));
+        }
+    });
+    let packets = (sink.sent - sent) as f64;
+    assert_eq!(packets as usize, PACKETS, "every packet must be forwarded");
+    rounds.sort_by(f64::total_cmp);
+    Ok(Row {
+        direction,
+        flows,
+        cache,
+        cycles: rounds[ROUNDS / 2],
+        allocations: allocated.count_total as f64 / packets,
+        hit_rate: (counters.cache_hits.get() - hits) as f64 / packets,
+    })
+}
+
+fn main() -> std::io::Result<()> {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let mut rows = Vec::new();
+    for direction in [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6] {
+        rows.push(measure(direction, 1_280, true)?);
+        rows.push(measure(direction, 1_280, false)?);
+    }
+    if !quick {
+        for flows in [16_384, 262_144, 1_900_000] {
+            rows.push(measure(Direction::Encap, flows, true)?);
+        }
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
+    table.set_header(["direction", "flows", "flow cache", "cycles/packet", "allocations/packet", "hit rate"]);
+    for row in &rows {
+        table.add_row([
+            row.direction.name().to_owned(),
+            row.flows.to_string(),
+            if row.cache { "on" } else { "off" }.to_owned(),
+            format!("{:.1}", row.cycles),
+            format!("{:.6}", row.allocations),
+            format!("{:.1} %", row.hit_rate * 100.0),
+        ]);
+    }
+    println!("{table}");
+    for pair in rows.chunks(2).take(4) {
+        if let [on, off] = pair {
+            println!("{}: the cache saves {:.0} % of the cycles", on.direction.name(), (1.0 - on.cycles / off.cycles) * 100.0);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,385 @@
+//! The slow path: what is to be decided, answered, replicated or refused.
+
+use sluice_intent::plan::{GatewayIndex, PortIndex};
+
+use super::State;
+use crate::buffer::{PacketBuffer, Transmit};
+use crate::drops::DropReason;
+use crate::flow::FlowKey;
+use crate::flow_cache::Inserted;
+use crate::parse::{self, Parsed};
+use crate::pipeline::trace::{Silent, Step, Tracer};
+use crate::pipeline::{Decision, decide, switch};
+use crate::punt::{Entry, Punt, PuntKind};
+use crate::respond::arp::Answer;
+use crate::respond::{self, arp, fragment, icmp, nd};
+use crate::rewrite::Rewrite;
+use crate::rewrite::compiled::{Compiled, Refused};
+use crate::snapshot::segment::{Addresses, Place};
+use crate::snapshot::{IngressKind, RouterId, SegmentId};
+use crate::time::Timestamp;
+
+/// A packet on the slow path.
+struct Slow<B> {
+    entry: Entry,
+    parsed: Parsed,
+    flow_hash: u64,
+    buffer: B,
+}
+
+impl State {
+    /// A packet whose flow is not in the cache, or whose rewrite did not fit it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn miss<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        port: PortIndex,
+        parsed: &Parsed,
+        flow_hash: u64,
+        table_hash: u64,
+        buffer: B,
+        io: &mut T,
+    ) {
+        self.counters.cache_misses.add(1);
+        let slow = Slow { entry: Entry::Port(port), parsed: *parsed, flow_hash, buffer };
+        let decision = decide(self.view(), &parsed.key, None, &mut Silent);
+        if let Decision::Forward(rewrite) = &decision {
+            self.remember(rewrite, &parsed.key, table_hash);
+        }
+        self.carry_out(decision, slow, io);
+    }
+
+    /// Puts a decision into the cache.
+    fn remember(&mut self, rewrite: &Rewrite, key: &FlowKey, table_hash: u64) {
+        if !self.cache_enabled {
+            return;
+        }
+        let second = self.now.as_secs();
+        let Some(reference) = self.rewrites.intern(rewrite, &self.snapshot, second) else {
+            self.counters.cache_skips.add(1);
+            return;
+        };
+        let seed = self.snapshot.seed();
+        let hash_of = |key: &FlowKey| key.table_hash(key.flow_hash(seed));
+        self.counters.cache_insertions.add(1);
+        if self.cache.insert(key, table_hash, reference, second, hash_of) == Inserted::Evicted {
+            self.counters.cache_evictions.add(1);
+        }
+    }
+
+    /// Does with a packet what was decided.
+    fn carry_out<B: PacketBuffer, T: Transmit<B>>(&mut self, decision: Decision, slow: Slow<B>, io: &mut T) {
+        match decision {
+            Decision::Forward(rewrite) => self.forward(&rewrite, slow, io),
+            Decision::Replicate { segment } => self.replicate(segment, slow, io),
+            Decision::Deliver { router, arrival } => self.deliver(router, arrival, slow, io),
+            Decision::SegmentNeighbor { segment } => self.segment_neighbor(segment, slow, io),
+            Decision::UplinkNeighbor => {
+                let kind = if slow.parsed.key.is_ip() { PuntKind::NeighborDiscovery } else { PuntKind::Arp };
+                self.punt(kind, slow, io);
+            }
+            Decision::Resolve(key) => self.punt(PuntKind::Resolve(key), slow, io),
+            Decision::Unreachable { reason, router, arrival } => {
+                let error = match reason {
+                    DropReason::UnknownWorkload => icmp::Error::HostUnreachable,
+                    _ => icmp::Error::NoRoute,
+                };
+                self.answer_error(error, reason, router, arrival, slow, io);
+            }
+            Decision::TtlExpired { router, arrival } => {
+                self.answer_error(icmp::Error::TimeExceeded, DropReason::TtlExpired, router, arrival, slow, io);
+            }
+            Decision::Drop(reason) => self.discard(reason, slow.buffer, io),
+        }
+    }
+
+    fn punt<B: PacketBuffer, T: Transmit<B>>(&mut self, kind: PuntKind, slow: Slow<B>, io: &mut T) {
+        self.counters.punts[kind.index()].add(1);
+        io.punt(Punt { kind, entry: slow.entry }, slow.buffer);
+    }
+
+    /// Replays a rewrite that is not taken from the cache.
+    fn forward<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, mut slow: Slow<B>, io: &mut T) {
+        let mut compiled = Compiled::new(rewrite, &self.snapshot);
+        match compiled.replay(&mut slow.buffer, &slow.parsed, slow.flow_hash) {
+            Ok(()) => {
+                compiled.packets = 1;
+                compiled.bytes = slow.buffer.data().len() as u64;
+                super::account(&self.logical, rewrite, &compiled);
+                io.transmit(compiled.port, slow.buffer);
+            }
+            Err(Refused::TtlExpired) => self.ttl_expired(slow, io),
+            Err(Refused::TooBig) => self.too_big(rewrite, &compiled, slow, io),
+            Err(Refused::Unmarkable) => self.discard(DropReason::CongestionUnmarkable, slow.buffer, io),
+            Err(Refused::NoRoom) => self.discard(DropReason::NoBuffer, slow.buffer, io),
+        }
+    }
+
+    /// Decides again with the packet's own time to live, to find the router in which it runs out.
+    fn ttl_expired<B: PacketBuffer, T: Transmit<B>>(&mut self, slow: Slow<B>, io: &mut T) {
+        let network = usize::from(slow.parsed.network);
+        let field = if slow.parsed.key.is_ipv6() { 7 } else { 8 };
+        let ttl = slow.buffer.data().get(network + field).copied();
+        match decide(self.view(), &slow.parsed.key, ttl, &mut Silent) {
+            expired @ Decision::TtlExpired { .. } => self.carry_out(expired, slow, io),
+            _ => self.discard(DropReason::TtlExpired, slow.buffer, io),
+        }
+    }
+
+    /// Fragments the packet, or tells the sender the MTU.
+    fn too_big<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, compiled: &Compiled, slow: Slow<B>, io: &mut T) {
+        let mut last = LastRouter(None);
+        let _ = decide(self.view(), &slow.parsed.key, None, &mut last);
+        let Some((router, arrival)) = last.0 else {
+            return self.discard(DropReason::TooBig, slow.buffer, io);
+        };
+        if slow.parsed.key.is_ipv6() || !fragment::may_fragment(slow.buffer.data(), &slow.parsed) {
+            let error = icmp::Error::TooBig(rewrite.mtu);
+            return self.answer_error(error, DropReason::TooBig, router, arrival, slow, io);
+        }
+        let (flow_hash, logical) = (slow.flow_hash, std::sync::Arc::clone(&self.logical));
+        let mut expired = false;
+        let sent = fragment::fragment(slow.buffer.data(), &slow.parsed, rewrite.mtu, io, |mut buffer: B, parsed, io| {
+            let mut compiled = compiled.clone();
+            match compiled.replay(&mut buffer, parsed, flow_hash) {
+                Ok(()) => {
+                    (compiled.packets, compiled.bytes) = (1, buffer.data().len() as u64);
+                    super::account(&logical, rewrite, &compiled);
+                    io.transmit(compiled.port, buffer);
+                }
+                Err(refused) => {
+                    expired |= refused == Refused::TtlExpired;
+                    io.discard(DropReason::TtlExpired, buffer);
+                }
+            }
+        });
+        match (sent, expired) {
+            (true, false) => io.discard(DropReason::Consumed, slow.buffer),
+            (_, true) => self.ttl_expired(slow, io),
+            (false, _) => self.discard(DropReason::NoBuffer, slow.buffer, io),
+        }
+    }
+
+    /// Sends a copy to every receiver of the segment but the one that it came from.
+    fn replicate<B: PacketBuffer, T: Transmit<B>>(&mut self, id: SegmentId, slow: Slow<B>, io: &mut T) {
+        let snapshot = std::sync::Arc::clone(&self.snapshot);
+        let from = snapshot.ingress(slow.parsed.key.ingress()).kind;
+        let segment = snapshot.segment(id);
+        let local = segment.local.iter().map(|(port, vlan)| Place::Local { port: *port, vlan: *vlan });
+        let remote = segment.replication.iter().map(|tunnel| Place::Remote(*tunnel));
+        let mut copies = 0;
+        for place in local.chain(remote) {
+            let rewrite = match switch::bridge(self.view(), &slow.parsed.key, from, place) {
+                Decision::Forward(rewrite) => rewrite,
+                Decision::Resolve(_) => {
+                    self.counters.count_drop(DropReason::NeighborUnreachable);
+                    continue;
+                }
+                // Where it came from, or from a tunnel back into tunnels.
+                _ => continue,
+            };
+            let Some(buffer) = copy(slow.buffer.data(), io) else {
+                self.counters.count_drop(DropReason::NoBuffer);
+                break;
+            };
+            copies += 1;
+            let copy = Slow { entry: slow.entry, parsed: slow.parsed, flow_hash: slow.flow_hash, buffer };
+            self.forward(&rewrite, copy, io);
+        }
+        if copies == 0 {
+            self.discard(DropReason::NoReceiver, slow.buffer, io);
+        } else {
+            io.discard(DropReason::Consumed, slow.buffer);
+        }
+    }
+
+    /// Answers a packet for this node itself.
+    fn deliver<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        router: Option<RouterId>,
+        arrival: Addresses,
+        mut slow: Slow<B>,
+        io: &mut T,
+    ) {
+        let from = self.snapshot.ingress(slow.parsed.key.ingress()).kind;
+        let macs = slow.buffer.data().get(usize::from(slow.parsed.frame)..).and_then(<[u8]>::first_chunk::<12>).copied();
+        match icmp::deliver(&mut slow.buffer, &slow.parsed) {
+            Ok(()) => {}
+            Err(icmp::Undelivered::Drop(reason)) => return self.discard(reason, slow.buffer, io),
+            Err(icmp::Undelivered::Error(error)) => {
+                let Some(router) = router else { return self.discard(DropReason::NoService, slow.buffer, io) };
+                return self.answer_error(error, DropReason::NoService, router, arrival, slow, io);
+            }
+        }
+        // A reply from a link-local address or a TEP goes back the way it came; any other is routed.
+        let source = slow.parsed.key.source();
+        let on_link = matches!(source, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
+        match router {
+            Some(router) if !on_link => self.originate(router, slow.buffer, io),
+            _ => {
+                let Some(macs) = macs else { return self.discard(DropReason::Truncated, slow.buffer, io) };
+                if let Some(header) = slow.buffer.data_mut().first_chunk_mut::<12>() {
+                    header[..6].copy_from_slice(&macs[6..]);
+                    header[6..].copy_from_slice(&macs[..6]);
+                }
+                self.send_back(from, slow.entry, slow.buffer, io);
+            }
+        }
+    }
+
+    /// ARP or neighbour discovery on a segment: answered, or switched like any other frame.
+    fn segment_neighbor<B: PacketBuffer, T: Transmit<B>>(&mut self, id: SegmentId, mut slow: Slow<B>, io: &mut T) {
+        let snapshot = std::sync::Arc::clone(&self.snapshot);
+        let from = snapshot.ingress(slow.parsed.key.ingress()).kind;
+        let segment = snapshot.segment(id);
+        let (start, network) = (usize::from(slow.parsed.frame), usize::from(slow.parsed.network));
+        let replaced = if slow.parsed.key.is_ip() {
+            let frame = slow.buffer.data().get(start..).unwrap_or(&[]);
+            match nd::answer(segment, from, frame, network - start) {
+                Answer::Reply(frame) => Ok(respond::replace(&mut slow.buffer, start, &frame)),
+                Answer::Switch => Err(None),
+                Answer::Drop(reason) => Err(Some(reason)),
+            }
+        } else {
+            match arp::answer(segment, from, slow.buffer.data().get(network..).unwrap_or(&[])) {
+                Answer::Reply(frame) => Ok(respond::replace(&mut slow.buffer, start, &frame)),
+                Answer::Switch => Err(None),
+                Answer::Drop(reason) => Err(Some(reason)),
+            }
+        };
+        match replaced {
+            Ok(true) => self.send_back(from, slow.entry, slow.buffer, io),
+            Ok(false) => self.discard(DropReason::NoBuffer, slow.buffer, io),
+            Err(Some(reason)) => self.discard(reason, slow.buffer, io),
+            Err(None) => {
+                let gateway = segment.gateway.as_ref().map(|gateway| gateway.mac);
+                if gateway == Some(slow.parsed.key.destination_mac()) {
+                    return self.discard(DropReason::Consumed, slow.buffer, io);
+                }
+                let decision = switch::to_mac(self.view(), &slow.parsed.key, from, id, &mut Silent);
+                self.carry_out(decision, slow, io);
+            }
+        }
+    }
+
+    /// Sends an untagged frame that answers one from `from` back to where that came from.
+    fn send_back<B: PacketBuffer, T: Transmit<B>>(&mut self, from: IngressKind, entry: Entry, mut buffer: B, io: &mut T) {
+        match (from, entry) {
+            (IngressKind::Workload { port, vlan, .. }, _) => {
+                if vlan != 0 && !respond::insert_tag(&mut buffer, vlan) {
+                    return self.discard(DropReason::NoBuffer, buffer, io);
+                }
+                io.transmit(port, buffer);
+            }
+            (IngressKind::Tunnel { segment }, entry) => {
+                let ingress = self.snapshot.segment_origination(segment);
+                self.send_from(ingress, entry, buffer, io);
+            }
+            (IngressKind::Uplink { vlan, .. }, Entry::Port(port)) => {
+                if vlan != 0 && !respond::insert_tag(&mut buffer, vlan) {
+                    return self.discard(DropReason::NoBuffer, buffer, io);
+                }
+                io.transmit(port, buffer);
+            }
+            _ => self.discard(DropReason::NoService, buffer, io),
+        }
+    }
+
+    /// Turns a packet into an ICMP error, if one may be sent, and counts the packet as dropped for `reason`.
+    fn answer_error<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        error: icmp::Error,
+        reason: DropReason,
+        router: RouterId,
+        arrival: Addresses,
+        mut slow: Slow<B>,
+        io: &mut T,
+    ) {
+        let answerable = icmp::may_answer(slow.buffer.data(), &slow.parsed);
+        let source = arrival.of_family(slow.parsed.key.source());
+        let (true, Some(source)) = (answerable, source) else {
+            return self.discard(reason, slow.buffer, io);
+        };
+        if !self.errors.take(self.now) {
+            self.counters.count_drop(DropReason::ErrorSuppressed);
+            return self.discard(reason, slow.buffer, io);
+        }
+        if !icmp::error(&mut slow.buffer, &slow.parsed, source, error) {
+            return self.discard(DropReason::NoBuffer, slow.buffer, io);
+        }
+        self.counters.count_drop(reason);
+        self.originate(router, slow.buffer, io);
+    }
+
+    /// Routes a packet that a gateway of this node sends.
+    pub(super) fn originate<B: PacketBuffer, T: Transmit<B>>(&mut self, router: RouterId, buffer: B, io: &mut T) {
+        let ingress = self.snapshot.origination(router);
+        self.send_from(ingress, Entry::Gateway(GatewayIndex(router.0)), buffer, io);
+    }
+
+    fn send_from<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        ingress: crate::snapshot::IngressId,
+        entry: Entry,
+        buffer: B,
+        io: &mut T,
+    ) {
+        let parsed = match parse::parse_at(&self.snapshot, ingress, buffer.data()) {
+            Ok(parsed) => parsed,
+            Err(reason) => return self.discard(reason, buffer, io),
+        };
+        let flow_hash = parsed.key.flow_hash(self.snapshot.seed());
+        let slow = Slow { entry, parsed, flow_hash, buffer };
+        match decide(self.view(), &parsed.key, None, &mut Silent) {
+            Decision::Forward(rewrite) => self.forward(&rewrite, slow, io),
+            Decision::Resolve(key) => self.punt(PuntKind::Resolve(key), slow, io),
+            Decision::Drop(reason) | Decision::Unreachable { reason, .. } => self.discard(reason, slow.buffer, io),
+            // What the node sends is neither for itself nor for everybody.
+            _ => self.discard(DropReason::NoReceiver, slow.buffer, io),
+        }
+    }
+}
+
+fn copy<B: PacketBuffer, T: Transmit<B>>(data: &[u8], io: &mut T) -> Option<B> {
+    let mut buffer = io.allocate()?;
+    buffer.extend_back(data.len())?.copy_from_slice(data);
+    Some(buffer)
+}
+
+/// Remembers the last router that a packet passed.
+struct LastRouter(Option<(RouterId, Addresses)>);
+
+impl Tracer for LastRouter {
+    fn step(&mut self, step: impl FnOnce() -> Step) {
+        if let Step::Route { router, arrival, .. } = step() {
+            self.0 = Some((router, arrival));
+        }
+    }
+}
+
+/// Allows `rate` events a second, and as many at once.
+#[derive(Debug)]
+pub(super) struct TokenBucket {
+    rate: u64,
+    tokens: u64,
+    filled: Timestamp,
+}
+
+impl TokenBucket {
+    pub(super) const fn full(rate: u64) -> Self {
+        Self { rate, tokens: rate, filled: Timestamp::from_nanos(0) }
+    }
+
+    /// Takes a token, if there is one.
+    fn take(&mut self, now: Timestamp) -> bool {
+        let elapsed = now.nanos_since(self.filled);
+        let earned = (elapsed as u128 * u128::from(self.rate) / 1_000_000_000) as u64;
+        if earned > 0 {
+            self.tokens = self.tokens.saturating_add(earned).min(self.rate);
+            self.filled = now;
+        }
+        let granted = self.tokens > 0;
+        self.tokens -= u64::from(granted);
+        granted
+    }
+}

@@ -1,0 +1,380 @@
+//! From a frame to its flow key: the first stage of the data path.
+//!
+//! Every packet passes here, so it reads headers at fixed places, takes the usual shapes first and leaves the rest to cold
+//! functions. It finds where the packet enters ([`IngressId`]), strips tunnels that end at this node in thought (the bytes stay),
+//! checks what must hold before anything is forwarded, and leaves the positions that a rewrite needs.
+
+use sluice_intent::plan::{Encapsulation, PortIndex};
+use sluice_wire::{EtherType, IpProtocol};
+
+use crate::drops::DropReason;
+use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG};
+use crate::snapshot::tunnel::vni_key;
+use crate::snapshot::{Ingress, IngressId, Snapshot};
+
+/// A packet's flow and where its headers are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    /// The flow.
+    pub(crate) key: FlowKey,
+    /// Where the Ethernet header of the (inner) frame begins.
+    pub(crate) frame: u16,
+    /// Where its layer-3 header begins.
+    pub(crate) network: u16,
+    /// Bytes of the layer-3 packet, Ethernet padding left out; up to the end of the frame if it is not IP.
+    pub(crate) network_length: u16,
+    /// Traffic class of the outer header; 0 if the packet came in no tunnel.
+    pub(crate) outer_traffic_class: u8,
+}
+
+/// UDP port of Geneve (RFC 8926 section 3.3), in wire order.
+const GENEVE_PORT: [u8; 2] = 6081u16.to_be_bytes();
+/// UDP port of VXLAN (RFC 7348 section 5), in wire order.
+const VXLAN_PORT: [u8; 2] = 4789u16.to_be_bytes();
+const UDP: u8 = IpProtocol::UDP.0;
+const TCP: u8 = IpProtocol::TCP.0;
+const ICMPV6: u8 = IpProtocol::ICMPV6.0;
+/// IPv6 extension headers that are walked before a packet is refused.
+const MAX_EXTENSION_HEADERS: usize = 8;
+const MAC: u64 = 0xffff_ffff_ffff;
+
+/// Parses a frame that came in on `port`.
+#[inline]
+pub(crate) fn parse(snapshot: &Snapshot, port: PortIndex, data: &[u8]) -> Result<Parsed, DropReason> {
+    let ethertype = bytes_at(data, 12).ok_or(DropReason::Truncated)?;
+    let port = snapshot.port(port).ok_or(DropReason::UnknownVlan)?;
+    if EtherType(u16::from_be_bytes(ethertype)).is_vlan() {
+        return parse_tagged(snapshot, port, data);
+    }
+    let ingress = port.untagged.ok_or(DropReason::UnknownVlan)?;
+    parse_frame::<true>(snapshot, ingress, data, 0, 14, ethertype)
+}
+
+/// Parses a frame as if it had entered at `ingress`: for packets that this node makes itself.
+pub(crate) fn parse_at(snapshot: &Snapshot, ingress: IngressId, data: &[u8]) -> Result<Parsed, DropReason> {
+    let ethertype = bytes_at(data, 12).ok_or(DropReason::Truncated)?;
+    parse_frame::<false>(snapshot, ingress, data, 0, 14, ethertype)
+}
+
+fn parse_tagged(snapshot: &Snapshot, port: &crate::snapshot::PortIngress, data: &[u8]) -> Result<Parsed, DropReason> {
+    let tag: [u8; 2] = bytes_at(data, 14).ok_or(DropReason::Truncated)?;
+    let ethertype: [u8; 2] = bytes_at(data, 16).ok_or(DropReason::Truncated)?;
+    if EtherType(u16::from_be_bytes(ethertype)).is_vlan() {
+        return Err(DropReason::UnsupportedTags);
+    }
+    let vlan = u16::from_be_bytes(tag) & 0xfff;
+    // VLAN 0: only the priority is meant (IEEE 802.1Q section 6.9.1).
+    let ingress = if vlan == 0 { port.untagged } else { port.tagged.get(&vlan).copied() };
+    let mut parsed = parse_frame::<true>(snapshot, ingress.ok_or(DropReason::UnknownVlan)?, data, 0, 18, ethertype)?;
+    if vlan == 0 && parsed.frame == 0 {
+        parsed.key.0[5] |= u64::from(PRIORITY_TAG);
+    }
+    Ok(parsed)
+}
+
+/// `OUTER`: the frame may end a tunnel.
+#[inline(always)]
+fn parse_frame<const OUTER: bool>(
+    snapshot: &Snapshot,
+    id: IngressId,
+    data: &[u8],
+    frame: usize,
+    network: usize,
+    ethertype: [u8; 2],
+) -> Result<Parsed, DropReason> {
+    let ingress = snapshot.ingress(id);
+    let destination = u64::from_le_bytes(bytes_at(data, frame).ok_or(DropReason::Truncated)?) & MAC;
+    let source = u64::from_le_bytes(bytes_at(data, frame + 4).ok_or(DropReason::Truncated)?) >> 16;
+    let routed = destination == ingress.mac;
+    let mut parsed = Parsed { frame: frame as u16, network: network as u16, ..Parsed::default() };
+    parsed.key.0[4] = u64::from(id.0);
+    if !(routed && ingress.layer3) {
+        parsed.key.0[5] = destination << 16;
+        parsed.key.0[6] = source << 16;
+    }
+    match EtherType(u16::from_be_bytes(ethertype)) {
+        EtherType::IPV4 => parse_ipv4::<OUTER>(snapshot, ingress, routed, data, parsed),
+        EtherType::IPV6 => parse_ipv6::<OUTER>(snapshot, ingress, routed, data, parsed),
+        other if !OUTER && other.is_vlan() => Err(DropReason::InnerTag),
+        other => {
+            parsed.key.0[5] |= u64::from(NOT_IP);
+            parsed.key.0[6] |= u64::from(other.0);
+            parsed.network_length = (data.len() - network.min(data.len())) as u16;
+            Ok(parsed)
+        }
+    }
+}
+
+#[inline(always)]
+fn parse_ipv4<const OUTER: bool>(
+    snapshot: &Snapshot,
+    ingress: &Ingress,
+    routed: bool,
+    data: &[u8],
+    mut parsed: Parsed,
+) -> Result<Parsed, DropReason> {
+    let network = usize::from(parsed.network);
+    let header: &[u8; 20] = data.get(network..).and_then(<[u8]>::first_chunk).ok_or(DropReason::Truncated)?;
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if network + total > data.len() {
+        return Err(DropReason::Truncated);
+    }
+    let header_length = if header[0] == 0x45 { 20 } else { check_ipv4_options(data, network, routed)? };
+    if total < header_length {
+        return Err(DropReason::Malformed);
+    }
+    if routed && header_length == 20 && !checksum_holds(header) {
+        return Err(DropReason::BadChecksum);
+    }
+    parsed.network_length = total as u16;
+    let protocol = header[9];
+    // More fragments, or an offset.
+    let fragment = (header[6] & 0x3f) | header[7] != 0;
+    parsed.key.0[0] = u64::from_le_bytes([
+        header[12], header[13], header[14], header[15], header[16], header[17], header[18], header[19],
+    ]);
+    parsed.key.0[5] |= u64::from(protocol) << 8;
+    if fragment {
+        parsed.key.0[5] |= u64::from(FRAGMENT);
+    } else if protocol == UDP || protocol == TCP {
+        if total < header_length + 8 {
+            return Err(DropReason::Truncated);
+        }
+        let ports: [u8; 4] = bytes_at(data, network + header_length).ok_or(DropReason::Truncated)?;
+        if OUTER && ingress.layer3 && routed && protocol == UDP {
+            let destination = (parsed.key.0[0] >> 32) as u32;
+            if let Some(encapsulation) = tunnel_port(ports) && ingress.teps_v4.contains(&destination) {
+                if !snapshot.is_remote_tep_v4(parsed.key.0[0] as u32) {
+                    return Err(DropReason::UnknownTep);
+                }
+                let end = network + total;
+                return parse_tunnel(snapshot, encapsulation, data, network + header_length, end, header[1]);
+            }
+        }
+        parsed.key.0[4] |= u64::from(u32::from_le_bytes(ports)) << 32;
+    }
+    if fragment && OUTER && ingress.teps_v4.contains(&((parsed.key.0[0] >> 32) as u32)) && protocol == UDP {
+        return Err(DropReason::OuterFragment);
+    }
+    Ok(parsed)
+}
+
+#[inline(always)]
+fn parse_ipv6<const OUTER: bool>(
+    snapshot: &Snapshot,
+    ingress: &Ingress,
+    routed: bool,
+    data: &[u8],
+    mut parsed: Parsed,
+) -> Result<Parsed, DropReason> {
+    let network = usize::from(parsed.network);
+    let header: &[u8; 40] = data.get(network..).and_then(<[u8]>::first_chunk).ok_or(DropReason::Truncated)?;
+    if header[0] >> 4 != 6 {
+        return Err(DropReason::Malformed);
+    }
+    let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if network + total > data.len() {
+        return Err(DropReason::Truncated);
+    }
+    parsed.network_length = total as u16;
+    for word in 0..4 {
+        parsed.key.0[word] = bytes_at(header, 8 + word * 8).map_or(0, u64::from_le_bytes);
+    }
+    parsed.key.0[5] |= u64::from(IPV6);
+    let (mut protocol, mut transport) = (header[6], network + 40);
+    if is_extension(protocol) {
+        let walked = walk_extensions(data, network, total, protocol)?;
+        if walked.count > 1 {
+            parsed.key.0[5] |= u64::from(MANY_EXTENSIONS);
+            return Ok(parsed);
+        }
+        if walked.fragment {
+            parsed.key.0[5] |= u64::from(FRAGMENT) | u64::from(walked.protocol) << 8;
+            return Ok(parsed);
+        }
+        (protocol, transport) = (walked.protocol, walked.transport);
+    }
+    parsed.key.0[5] |= u64::from(protocol) << 8;
+    let end = network + total;
+    if protocol == UDP || protocol == TCP {
+        if transport + 8 > end {
+            return Err(DropReason::Truncated);
+        }
+        let ports: [u8; 4] = bytes_at(data, transport).ok_or(DropReason::Truncated)?;
+        if OUTER && ingress.layer3 && routed && protocol == UDP {
+            let address = |low: usize| u128::from(parsed.key.0[low]) | u128::from(parsed.key.0[low + 1]) << 64;
+            if let Some(encapsulation) = tunnel_port(ports) && ingress.teps_v6.contains(&address(2)) {
+                if !snapshot.is_remote_tep_v6(address(0)) {
+                    return Err(DropReason::UnknownTep);
+                }
+                let traffic_class = header[0] << 4 | header[1] >> 4;
+                return parse_tunnel(snapshot, encapsulation, data, transport, end, traffic_class);
+            }
+        }
+        parsed.key.0[4] |= u64::from(u32::from_le_bytes(ports)) << 32;
+    } else if protocol == ICMPV6 {
+        let [kind]: [u8; 1] = bytes_at(data, transport).filter(|_| transport < end).ok_or(DropReason::Truncated)?;
+        parsed.key.0[6] |= u64::from(kind);
+    }
+    Ok(parsed)
+}
+
+/// Parses the frame inside a tunnel whose UDP header begins at `udp` and whose packet ends at `end`.
+#[inline(always)]
+fn parse_tunnel(
+    snapshot: &Snapshot,
+    encapsulation: Encapsulation,
+    data: &[u8],
+    udp: usize,
+    end: usize,
+    traffic_class: u8,
+) -> Result<Parsed, DropReason> {
+    let data = data.get(..end).ok_or(DropReason::Truncated)?;
+    let header: [u8; 8] = bytes_at(data, udp + 8).ok_or(DropReason::Truncated)?;
+    let mut frame = udp + 16;
+    match encapsulation {
+        Encapsulation::Geneve => {
+            if header[0] != 0 || header[1] != 0 {
+                frame += check_geneve(header, data, frame)?;
+            }
+            if [header[2], header[3]] != EtherType::TRANSPARENT_ETHERNET.0.to_be_bytes() {
+                return Err(DropReason::TunnelPayload);
+            }
+        }
+        // The other flags and the reserved fields are ignored on receipt (RFC 7348 section 5).
+        Encapsulation::Vxlan if header[0] & 0x08 == 0 => return Err(DropReason::VxlanFlags),
+        Encapsulation::Vxlan => {}
+    }
+    let vni = u32::from_be_bytes([0, header[4], header[5], header[6]]);
+    let ingress = snapshot.tunnel_ingress(vni_key(vni, encapsulation)).ok_or(DropReason::UnknownVni)?;
+    let ethertype = bytes_at(data, frame + 12).ok_or(DropReason::Truncated)?;
+    let mut parsed = parse_frame::<false>(snapshot, ingress, data, frame, frame + 14, ethertype)?;
+    parsed.outer_traffic_class = traffic_class;
+    Ok(parsed)
+}
+
+/// Checks a Geneve header that is not the plain one and returns the length of its options.
+#[cold]
+fn check_geneve(header: [u8; 8], data: &[u8], options: usize) -> Result<usize, DropReason> {
+    if header[0] >> 6 != 0 {
+        return Err(DropReason::GeneveVersion);
+    }
+    if header[1] & 0x80 != 0 {
+        return Err(DropReason::GeneveControl);
+    }
+    let length = usize::from(header[0] & 0x3f) * 4;
+    let mut rest = data.get(options..options + length).ok_or(DropReason::Truncated)?;
+    while let Some(option) = rest.first_chunk::<4>() {
+        // No option is understood yet, so each critical one is unknown.
+        if option[2] & 0x80 != 0 {
+            return Err(DropReason::GeneveCriticalOption);
+        }
+        rest = rest.get(4 + usize::from(option[3] & 0x1f) * 4..).ok_or(DropReason::Malformed)?;
+    }
+    Ok(length)
+}
+
+#[inline(always)]
+fn tunnel_port([_, _, high, low]: [u8; 4]) -> Option<Encapsulation> {
+    match [high, low] {
+        GENEVE_PORT => Some(Encapsulation::Geneve),
+        VXLAN_PORT => Some(Encapsulation::Vxlan),
+        _ => None,
+    }
+}
+
+/// The header length of an IPv4 packet with options (or with another version, which is refused).
+#[cold]
+fn check_ipv4_options(data: &[u8], network: usize, routed: bool) -> Result<usize, DropReason> {
+    let [first] = bytes_at(data, network).ok_or(DropReason::Truncated)?;
+    let length = usize::from(first & 0xf) * 4;
+    if first >> 4 != 4 || length < 20 {
+        return Err(DropReason::Malformed);
+    }
+    let header = data.get(network..network + length).ok_or(DropReason::Truncated)?;
+    if routed && !sluice_wire::checksum::verify(header) {
+        return Err(DropReason::BadChecksum);
+    }
+    let mut options = &header[20..];
+    while let Some((kind, rest)) = options.split_first() {
+        match kind {
+            0 => break,
+            1 => options = rest,
+            131 | 137 if routed => return Err(DropReason::SourceRouted),
+            _ => {
+                let length = usize::from(*rest.first().ok_or(DropReason::Malformed)?);
+                if length < 2 {
+                    return Err(DropReason::Malformed);
+                }
+                options = options.get(length..).ok_or(DropReason::Malformed)?;
+            }
+        }
+    }
+    Ok(length)
+}
+
+/// Whether the Internet checksum over a header without options holds (RFC 1071).
+#[inline(always)]
+fn checksum_holds(header: &[u8; 20]) -> bool {
+    let mut sum = 0u64;
+    for word in header.as_chunks::<4>().0 {
+        sum += u64::from(u32::from_le_bytes(*word));
+    }
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    (sum & 0xffff) + (sum >> 16) == 0xffff
+}
+
+/// Hop-by-hop options, routing, fragment, authentication, destination options, mobility, HIP, shim6 (RFC 7045 section 4).
+const fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
+}
+
+struct Walked {
+    count: usize,
+    fragment: bool,
+    protocol: u8,
+    transport: usize,
+}
+
+/// Walks the extension headers of an IPv6 packet of `total` bytes (RFC 8200 section 4).
+#[cold]
+fn walk_extensions(data: &[u8], network: usize, total: usize, first: u8) -> Result<Walked, DropReason> {
+    let packet = data.get(..network + total).ok_or(DropReason::Truncated)?;
+    let mut walked = Walked { count: 0, fragment: false, protocol: first, transport: network + 40 };
+    while is_extension(walked.protocol) {
+        walked.count += 1;
+        if walked.count > MAX_EXTENSION_HEADERS {
+            return Err(DropReason::TooManyExtensionHeaders);
+        }
+        let [next, length]: [u8; 2] = bytes_at(packet, walked.transport).ok_or(DropReason::Truncated)?;
+        let bytes = match walked.protocol {
+            44 => {
+                let [high, low]: [u8; 2] = bytes_at(packet, walked.transport + 2).ok_or(DropReason::Truncated)?;
+                // An offset, or more fragments: an atomic fragment (RFC 6946) is a whole packet.
+                walked.fragment |= high | (low & !6) != 0;
+                8
+            }
+            51 => (usize::from(length) + 2) * 4,
+            _ => (usize::from(length) + 1) * 8,
+        };
+        // What follows is the same in all fragments only up to here, and data in the later ones.
+        let cut_short = walked.protocol == 44 && walked.fragment;
+        walked.protocol = next;
+        walked.transport += bytes;
+        if walked.transport > packet.len() {
+            return Err(DropReason::Truncated);
+        }
+        if cut_short {
+            break;
+        }
+    }
+    Ok(walked)
+}
+
+/// `N` bytes at `offset`, if they are there.
+#[inline(always)]
+fn bytes_at<const N: usize>(data: &[u8], offset: usize) -> Option<[u8; N]> {
+    data.get(offset..)?.first_chunk().copied()
+}

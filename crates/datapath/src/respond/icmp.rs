@@ -1,0 +1,227 @@
+//! ICMP of the gateways: echo replies (RFC 792, RFC 4443 section 4.2) and errors (RFC 1812 section 4.3, RFC 4443 section 2.4).
+
+use std::net::IpAddr;
+
+use sluice_wire::checksum::{self, PseudoHeader};
+use sluice_wire::{EtherType, IpProtocol};
+
+use crate::buffer::PacketBuffer;
+use crate::drops::DropReason;
+use crate::flow::{FRAGMENT, MANY_EXTENSIONS};
+use crate::parse::Parsed;
+
+/// Time to live of what the node sends.
+const TTL: u8 = 64;
+/// An ICMP error is no longer than this, its IPv4 header included (RFC 1812 section 4.3.2.3).
+const MAX_V4: usize = 576;
+/// The same for IPv6 (RFC 4443 section 2.4).
+const MAX_V6: usize = 1280;
+/// Precedence of ICMP errors: internetwork control (RFC 1812 section 4.3.2.5).
+const CONTROL: u8 = 0xc0;
+
+/// An ICMP error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// No route, or no such neighbour; the code differs.
+    NoRoute,
+    /// The route leads to the segment, where the host is not.
+    HostUnreachable,
+    /// Nothing listens on the port here.
+    PortUnreachable,
+    /// This node does not speak the protocol.
+    ProtocolUnreachable,
+    /// The time to live ran out.
+    TimeExceeded,
+    /// Longer than this MTU, and not to be fragmented.
+    TooBig(u16),
+}
+
+impl Error {
+    /// Type, code and the four bytes after the checksum (RFC 792, RFC 1191 section 4).
+    fn v4(self) -> (u8, u8, [u8; 4]) {
+        match self {
+            Self::NoRoute => (3, 0, [0; 4]),
+            Self::HostUnreachable => (3, 1, [0; 4]),
+            Self::ProtocolUnreachable => (3, 2, [0; 4]),
+            Self::PortUnreachable => (3, 3, [0; 4]),
+            Self::TimeExceeded => (11, 0, [0; 4]),
+            Self::TooBig(mtu) => {
+                let [high, low] = mtu.to_be_bytes();
+                (3, 4, [0, 0, high, low])
+            }
+        }
+    }
+
+    /// The same for ICMPv6 (RFC 4443 section 3).
+    fn v6(self) -> (u8, u8, [u8; 4]) {
+        match self {
+            Self::NoRoute => (1, 0, [0; 4]),
+            Self::HostUnreachable => (1, 3, [0; 4]),
+            Self::PortUnreachable => (1, 4, [0; 4]),
+            // Unrecognised next header; the pointer is that of the fixed header's field.
+            Self::ProtocolUnreachable => (4, 1, 6u32.to_be_bytes()),
+            Self::TimeExceeded => (3, 0, [0; 4]),
+            Self::TooBig(mtu) => (2, 0, u32::from(mtu).to_be_bytes()),
+        }
+    }
+}
+
+/// Turns an echo request for this node into the reply: an Ethernet header whose MAC addresses are still to be set, and the packet. What is
+/// not an echo request becomes the error that says so.
+pub(crate) fn deliver<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Result<(), Undelivered> {
+    let key = &parsed.key;
+    if key.flags() & (FRAGMENT | MANY_EXTENSIONS) != 0 {
+        return Err(Undelivered::Drop(DropReason::NoService));
+    }
+    let ethertype = key.ethertype();
+    let length = usize::from(parsed.network_length);
+    let echo = {
+        let network = usize::from(parsed.network);
+        let packet = buffer.data().get(network..network + length).unwrap_or(&[]);
+        is_echo_request(packet)
+    };
+    match (echo, key.protocol()) {
+        (Some(true), _) => {}
+        (Some(false), _) => return Err(Undelivered::Drop(DropReason::BadChecksum)),
+        (None, IpProtocol::UDP | IpProtocol::TCP) => return Err(Undelivered::Error(Error::PortUnreachable)),
+        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => return Err(Undelivered::Drop(DropReason::NoService)),
+        (None, _) => return Err(Undelivered::Error(Error::ProtocolUnreachable)),
+    }
+    let Some(data) = buffer.replace_front(usize::from(parsed.network), 14) else {
+        return Err(Undelivered::Drop(DropReason::NoBuffer));
+    };
+    let (ethernet, packet) = data.split_at_mut(14);
+    ethernet.fill(0);
+    ethernet[12..].copy_from_slice(&ethertype.0.to_be_bytes());
+    if key.is_ipv6() {
+        turn_v6(packet, length);
+    } else {
+        turn_v4(packet, length);
+    }
+    buffer.truncate(14 + length);
+    Ok(())
+}
+
+/// Why a packet for this node gets no answer of its own kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undelivered {
+    /// An ICMP error tells the sender.
+    Error(Error),
+    /// Nobody is told.
+    Drop(DropReason),
+}
+
+/// `Some(true)`: an echo request; `Some(false)`: one with a wrong checksum.
+fn is_echo_request(packet: &[u8]) -> Option<bool> {
+    let first = *packet.first()?;
+    if first >> 4 == 4 {
+        let message = packet.get(usize::from(first & 0xf) * 4..)?;
+        let echo = packet.get(9) == Some(&IpProtocol::ICMP.0) && message.len() >= 8 && message[..2] == [8, 0];
+        return echo.then(|| checksum::verify(message));
+    }
+    let message = packet.get(40..)?;
+    let echo = packet.get(6) == Some(&IpProtocol::ICMPV6.0) && message.len() >= 8 && message[..2] == [128, 0];
+    let (source, destination) = (packet.get(8..)?.first_chunk::<16>()?, packet.get(24..)?.first_chunk::<16>()?);
+    echo.then(|| PseudoHeader::ipv6((*source).into(), (*destination).into()).verify_icmpv6(message))
+}
+
+/// Checked by the caller: a whole IPv4 packet with an echo request.
+fn turn_v4(packet: &mut [u8], length: usize) {
+    let header_length = usize::from(packet[0] & 0xf) * 4;
+    let (source, destination) = packet[12..20].split_at_mut(4);
+    source.swap_with_slice(destination);
+    packet[8] = TTL;
+    packet[10..12].fill(0);
+    let sum = checksum::checksum(&packet[..header_length]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let message = &mut packet[header_length..length];
+    message[0] = 0;
+    let sum = checksum::update_u16(u16::from_be_bytes([message[2], message[3]]), 0x0800, 0);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Checked by the caller: a whole IPv6 packet with an echo request.
+fn turn_v6(packet: &mut [u8], length: usize) {
+    let (source, destination) = packet[8..40].split_at_mut(16);
+    source.swap_with_slice(destination);
+    packet[7] = TTL;
+    let message = &mut packet[40..length];
+    // The pseudo header's sum does not change when its addresses change places.
+    message[0] = 129;
+    let sum = checksum::update_u16(u16::from_be_bytes([message[2], message[3]]), 0x8000, 0x8100);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Whether a router may answer the packet with an error: not if it is one itself, a later fragment, or sent to or from many (RFC 1812
+/// section 4.3.2.7, RFC 4443 section 2.4 e).
+pub(crate) fn may_answer(data: &[u8], parsed: &Parsed) -> bool {
+    let key = &parsed.key;
+    if !key.is_ip() || key.destination_mac().is_multicast() {
+        return false;
+    }
+    let network = usize::from(parsed.network);
+    let packet = data.get(network..network + usize::from(parsed.network_length)).unwrap_or(&[]);
+    let unicast = |address: IpAddr| match address {
+        IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback()),
+        IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified() || v6.is_loopback()),
+    };
+    if !unicast(key.source()) || !unicast(key.destination()) {
+        return false;
+    }
+    if key.is_ipv6() {
+        // Types below 128 are errors; behind more extension headers than the key tells of, none is risked.
+        let error = key.protocol() == IpProtocol::ICMPV6 && key.selector() < 128;
+        return !error && key.flags() & (MANY_EXTENSIONS | FRAGMENT) == 0;
+    }
+    let Some(header) = packet.first_chunk::<20>() else { return false };
+    if (header[6] & 0x1f) | header[7] != 0 {
+        return false;
+    }
+    let kind = packet.get(usize::from(header[0] & 0xf) * 4);
+    // Only queries are answered with errors: echo, timestamp, router solicitation and their replies.
+    key.protocol() != IpProtocol::ICMP || kind.is_some_and(|kind| matches!(kind, 0 | 8 | 9 | 10 | 13..=18))
+}
+
+/// Turns a packet into the error about it, from `source`: an Ethernet header whose MAC addresses are still to be set, and the packet. False
+/// if the buffer has no room.
+pub(crate) fn error<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, source: IpAddr, error: Error) -> bool {
+    let quoted = usize::from(parsed.network_length);
+    let ip = if source.is_ipv4() { 20 } else { 40 };
+    let limit = if source.is_ipv4() { MAX_V4 } else { MAX_V6 };
+    let length = (ip + 8 + quoted).min(limit);
+    let Some(data) = buffer.replace_front(usize::from(parsed.network), 14 + ip + 8) else { return false };
+    let Some(data) = data.get_mut(..14 + length) else { return false };
+    let (ethernet, packet) = data.split_at_mut(14);
+    let ethertype = if source.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+    ethernet.fill(0);
+    ethernet[12..].copy_from_slice(&ethertype.0.to_be_bytes());
+    let (header, message) = packet.split_at_mut(ip);
+    let (kind, code, rest) = if source.is_ipv4() { error.v4() } else { error.v6() };
+    message[..4].copy_from_slice(&[kind, code, 0, 0]);
+    message[4..8].copy_from_slice(&rest);
+    let sum = match (source, parsed.key.source()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let [high, low] = (length as u16).to_be_bytes();
+            let protocol = IpProtocol::ICMP.0;
+            header[..12].copy_from_slice(&[0x45, CONTROL, high, low, 0, 0, 0x40, 0, TTL, protocol, 0, 0]);
+            header[12..16].copy_from_slice(&source.octets());
+            header[16..].copy_from_slice(&destination.octets());
+            let sum = checksum::checksum(header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            checksum::checksum(message)
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let [high, low] = ((length - 40) as u16).to_be_bytes();
+            let class = [0x60 | CONTROL >> 4, CONTROL << 4];
+            header[..8].copy_from_slice(&[class[0], class[1], 0, 0, high, low, IpProtocol::ICMPV6.0, TTL]);
+            header[8..24].copy_from_slice(&source.octets());
+            header[24..].copy_from_slice(&destination.octets());
+            PseudoHeader::ipv6(source, destination).icmpv6(message)
+        }
+        // The source was chosen by the packet's family.
+        _ => return false,
+    };
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    buffer.truncate(14 + length);
+    true
+}

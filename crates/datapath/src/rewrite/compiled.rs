@@ -1,0 +1,355 @@
+//! A rewrite as bytes, and its replay on a packet.
+
+use sluice_intent::plan::{Encapsulation, PortIndex};
+use sluice_wire::{EtherType, MacAddr};
+
+use super::{Egress, Rewrite};
+use crate::buffer::PacketBuffer;
+use crate::parse::Parsed;
+use crate::snapshot::{Snapshot, Tunnel};
+
+/// Longest header that is put in front: Ethernet, tag, IPv6, UDP, tunnel header, inner Ethernet.
+pub(crate) const MAX_PUSH: usize = 14 + 4 + 40 + 8 + 8 + 14;
+
+/// Why a rewrite cannot be replayed on a packet: the packet goes to the slow path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The time to live would run out on the way.
+    TtlExpired,
+    /// Longer than the MTU of where it goes.
+    TooBig,
+    /// The outer header says that congestion was met, and the inner cannot carry that on (RFC 6040 section 4.2).
+    Unmarkable,
+    /// The buffer has no room for the headers.
+    NoRoom,
+}
+
+/// The outer headers of a compiled rewrite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outer {
+    None,
+    V4,
+    V6,
+}
+
+/// What happens to the frame's own header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inner {
+    /// The frame stays as it is.
+    Kept,
+    /// A new Ethernet header before an IPv4 packet.
+    V4,
+    /// A new Ethernet header before an IPv6 packet.
+    V6,
+    /// A new Ethernet header before something else.
+    Other,
+}
+
+/// A rewrite as bytes. The first cache line holds what each packet needs; the headers follow.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Compiled {
+    outer: Outer,
+    inner: Inner,
+    /// Taken from the time to live.
+    hops: u8,
+    /// Bytes put in front.
+    push: u8,
+    /// Where the outer IP header begins in the pushed bytes.
+    outer_network: u8,
+    pub(crate) port: PortIndex,
+    mtu: u16,
+    /// Sum over the outer IPv4 header without length, traffic class and checksum.
+    outer_sum: u32,
+    /// Which use of its slot in the table this is.
+    pub(super) epoch: u32,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    header: [u8; MAX_PUSH],
+}
+
+impl Compiled {
+    /// Compiles a rewrite of the snapshot.
+    pub(crate) fn new(rewrite: &Rewrite, snapshot: &Snapshot) -> Self {
+        let mut writer = Writer { bytes: [0; MAX_PUSH], length: 0 };
+        let (mut outer, mut outer_network, mut outer_sum) = (Outer::None, 0, 0);
+        let port = match rewrite.egress {
+            Egress::Port { port, vlan } => {
+                if let Some(header) = rewrite.header {
+                    writer.ethernet(header.destination, header.source, vlan, header.ethertype);
+                }
+                port
+            }
+            Egress::Tunnel { tunnel, destination } => {
+                let tunnel = snapshot.tunnel(tunnel);
+                let v4 = tunnel.remote.is_ipv4();
+                let ethertype = if v4 { EtherType::IPV4 } else { EtherType::IPV6 };
+                writer.ethernet(destination, tunnel.source_mac, tunnel.vlan, ethertype);
+                outer_network = writer.length;
+                outer = if v4 { Outer::V4 } else { Outer::V6 };
+                outer_sum = writer.outer_ip(tunnel);
+                writer.tunnel(tunnel);
+                if let Some(header) = rewrite.header {
+                    writer.ethernet(header.destination, header.source, 0, header.ethertype);
+                }
+                tunnel.port
+            }
+        };
+        Self {
+            outer,
+            inner: match rewrite.header.map(|header| header.ethertype) {
+                None => Inner::Kept,
+                Some(EtherType::IPV4) => Inner::V4,
+                Some(EtherType::IPV6) => Inner::V6,
+                Some(_) => Inner::Other,
+            },
+            hops: rewrite.header.map_or(0, |header| header.hops),
+            push: writer.length as u8,
+            outer_network: outer_network as u8,
+            port,
+            mtu: rewrite.mtu,
+            outer_sum,
+            epoch: 0,
+            packets: 0,
+            bytes: 0,
+            header: writer.bytes,
+        }
+    }
+
+    /// Changes the packet. On refusal it is unchanged.
+    #[inline(always)]
+    pub(crate) fn replay<B: PacketBuffer>(&self, buffer: &mut B, parsed: &Parsed, flow_hash: u64) -> Result<(), Refused> {
+        if parsed.network_length > self.mtu {
+            return Err(Refused::TooBig);
+        }
+        let network = usize::from(parsed.network);
+        let mut pop = usize::from(parsed.frame);
+        if parsed.outer_traffic_class & ECT_1 != 0 {
+            carry_congestion(buffer, parsed)?;
+        }
+        let mut traffic_class = 0;
+        if self.inner == Inner::Kept {
+            if self.outer != Outer::None {
+                traffic_class = bridged_traffic_class(parsed, buffer.data());
+            }
+        } else {
+            pop = network;
+            let header = buffer.data_mut().get_mut(network..);
+            match self.inner {
+                Inner::V4 => traffic_class = patch_ipv4(header.and_then(<[u8]>::first_chunk_mut), self.hops)?,
+                Inner::V6 => traffic_class = patch_ipv6(header.and_then(<[u8]>::first_chunk_mut), self.hops)?,
+                Inner::Other | Inner::Kept => {}
+            }
+            // Ethernet padding is not carried on.
+            buffer.truncate(network + usize::from(parsed.network_length));
+        }
+        let push = usize::from(self.push);
+        let data = buffer.replace_front(pop, push).ok_or(Refused::NoRoom)?;
+        self.write_header(data, push);
+        match self.outer {
+            Outer::None => {}
+            Outer::V4 => self.patch_outer_v4(data, traffic_class, flow_hash),
+            Outer::V6 => self.patch_outer_v6(data, traffic_class, flow_hash),
+        }
+        Ok(())
+    }
+
+    /// Copies of a constant length are a few moves; the usual lengths are named so that they are constant.
+    #[inline(always)]
+    fn write_header(&self, data: &mut [u8], push: usize) {
+        #[inline(always)]
+        fn copy<const N: usize>(data: &mut [u8], header: &[u8; MAX_PUSH]) {
+            if let (Some(to), Some(from)) = (data.first_chunk_mut::<N>(), header.first_chunk::<N>()) {
+                *to = *from;
+            }
+        }
+        match push {
+            64 => copy::<64>(data, &self.header),
+            14 => copy::<14>(data, &self.header),
+            50 => copy::<50>(data, &self.header),
+            84 => copy::<84>(data, &self.header),
+            0 => {}
+            _ => {
+                for (to, from) in data.iter_mut().zip(&self.header[..push.min(MAX_PUSH)]) {
+                    *to = *from;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn patch_outer_v4(&self, data: &mut [u8], traffic_class: u8, flow_hash: u64) {
+        let network = usize::from(self.outer_network);
+        let length = (data.len() - network) as u16;
+        let Some(header) = data.get_mut(network..).and_then(<[u8]>::first_chunk_mut::<28>) else { return };
+        let sum = self.outer_sum + u32::from(length) + u32::from(traffic_class);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        header[1] = traffic_class;
+        [header[2], header[3]] = length.to_be_bytes();
+        [header[10], header[11]] = (!(sum as u16)).to_be_bytes();
+        [header[20], header[21]] = entropy_port(flow_hash).to_be_bytes();
+        [header[24], header[25]] = (length - 20).to_be_bytes();
+    }
+
+    #[inline(always)]
+    fn patch_outer_v6(&self, data: &mut [u8], traffic_class: u8, flow_hash: u64) {
+        let network = usize::from(self.outer_network);
+        let length = (data.len() - network - 40) as u16;
+        let Some(header) = data.get_mut(network..).and_then(<[u8]>::first_chunk_mut::<48>) else { return };
+        // The flow label carries the entropy as well (RFC 6438 section 3).
+        let label = (flow_hash >> 40) as u32 & 0xf_ffff;
+        let first = 6 << 28 | u32::from(traffic_class) << 20 | label;
+        [header[0], header[1], header[2], header[3]] = first.to_be_bytes();
+        [header[4], header[5]] = length.to_be_bytes();
+        [header[40], header[41]] = entropy_port(flow_hash).to_be_bytes();
+        [header[44], header[45]] = length.to_be_bytes();
+    }
+}
+
+/// The two ECN codepoints that a tunnel carries over to the inner header, ECT(1) and CE, have this bit (RFC 3168 section 5).
+const ECT_1: u8 = 1;
+
+/// The outer UDP source port: 14 bits of the inner flow's hash in the dynamic range (RFC 7348 section 5, RFC 8926 section 3.3).
+#[inline(always)]
+pub(crate) const fn entropy_port(flow_hash: u64) -> u16 {
+    0xc000 | (flow_hash >> 16) as u16 & 0x3fff
+}
+
+/// Takes `hops` from the time to live, keeps the checksum (RFC 1624), and returns the traffic class.
+#[inline(always)]
+fn patch_ipv4(header: Option<&mut [u8; 20]>, hops: u8) -> Result<u8, Refused> {
+    let header = header.ok_or(Refused::NoRoom)?;
+    if hops > 0 {
+        if header[8] <= hops {
+            return Err(Refused::TtlExpired);
+        }
+        header[8] -= hops;
+        // The time to live is the high byte of its word: taking n from it adds n << 8 to the complement of the sum.
+        let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + (u32::from(hops) << 8);
+        [header[10], header[11]] = ((sum + (sum >> 16)) as u16).to_be_bytes();
+    }
+    Ok(header[1])
+}
+
+#[inline(always)]
+fn patch_ipv6(header: Option<&mut [u8; 40]>, hops: u8) -> Result<u8, Refused> {
+    let header = header.ok_or(Refused::NoRoom)?;
+    if hops > 0 {
+        if header[7] <= hops {
+            return Err(Refused::TtlExpired);
+        }
+        header[7] -= hops;
+    }
+    Ok(header[0] << 4 | header[1] >> 4)
+}
+
+/// Traffic class of a bridged packet; 0 if it is not IP.
+#[inline(always)]
+fn bridged_traffic_class(parsed: &Parsed, data: &[u8]) -> u8 {
+    let first = data.get(usize::from(parsed.network)..).and_then(<[u8]>::first_chunk::<2>);
+    match first {
+        Some([first, second]) if parsed.key.is_ip() => {
+            if parsed.key.is_ipv6() {
+                first << 4 | second >> 4
+            } else {
+                *second
+            }
+        }
+        _ => 0,
+    }
+}
+
+/// Carries ECT(1) or CE of the outer header over to the inner one (RFC 6040 section 4.2): both bits are set that the outer has
+/// set; CE on a packet that is not ECN-capable cannot be carried.
+#[cold]
+fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Result<(), Refused> {
+    if !parsed.key.is_ip() {
+        return Ok(());
+    }
+    let outer = parsed.outer_traffic_class & 3;
+    let Some(header) = buffer.data_mut().get_mut(usize::from(parsed.network)..) else { return Ok(()) };
+    let Some(header) = header.first_chunk_mut::<20>() else { return Ok(()) };
+    let shift = if parsed.key.is_ipv6() { 4 } else { 0 };
+    let inner = header[1] >> shift & 3;
+    let result = match (inner, outer) {
+        (0, 3) => return Err(Refused::Unmarkable),
+        (0, _) => 0,
+        (3, _) | (_, 3) => 3,
+        (_, outer) => outer,
+    };
+    let before = u16::from_be_bytes([header[0], header[1]]);
+    header[1] = header[1] & !(3 << shift) | result << shift;
+    if !parsed.key.is_ipv6() {
+        // RFC 1624 equation 3.
+        let after = u16::from_be_bytes([header[0], header[1]]);
+        let sum = u32::from(!u16::from_be_bytes([header[10], header[11]])) + u32::from(!before) + u32::from(after);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        [header[10], header[11]] = (!(sum as u16)).to_be_bytes();
+    }
+    Ok(())
+}
+
+/// Builds the pushed bytes front to back.
+struct Writer {
+    bytes: [u8; MAX_PUSH],
+    length: usize,
+}
+
+impl Writer {
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        self.bytes[self.length..end].copy_from_slice(bytes);
+        self.length = end;
+    }
+
+    fn ethernet(&mut self, destination: MacAddr, source: MacAddr, vlan: u16, ethertype: EtherType) {
+        self.put(&destination.octets());
+        self.put(&source.octets());
+        if vlan != 0 {
+            self.put(&EtherType::VLAN.0.to_be_bytes());
+            self.put(&vlan.to_be_bytes());
+        }
+        self.put(&ethertype.0.to_be_bytes());
+    }
+
+    /// The outer IP header with the variable fields 0; returns the sum over an IPv4 header.
+    fn outer_ip(&mut self, tunnel: &Tunnel) -> u32 {
+        const HOP_LIMIT: u8 = 64;
+        const UDP: u8 = 17;
+        let start = self.length;
+        match (tunnel.local, tunnel.remote) {
+            (std::net::IpAddr::V4(local), std::net::IpAddr::V4(remote)) => {
+                // Don't fragment; an atomic packet needs no identification (RFC 6864 section 4.1).
+                self.put(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, HOP_LIMIT, UDP, 0, 0]);
+                self.put(&local.octets());
+                self.put(&remote.octets());
+                let header = &self.bytes[start..self.length];
+                header.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum()
+            }
+            (std::net::IpAddr::V6(local), std::net::IpAddr::V6(remote)) => {
+                self.put(&[0x60, 0, 0, 0, 0, 0, UDP, HOP_LIMIT]);
+                self.put(&local.octets());
+                self.put(&remote.octets());
+                0
+            }
+            // A tunnel is made with ends of one family only.
+            _ => 0,
+        }
+    }
+
+    /// The UDP header (checksum 0: RFC 8926 section 3.3, RFC 6936) and the tunnel header.
+    fn tunnel(&mut self, tunnel: &Tunnel) {
+        let (port, flags) = match tunnel.encapsulation {
+            Encapsulation::Geneve => (6081u16, [0, 0, 0x65, 0x58]),
+            Encapsulation::Vxlan => (4789u16, [0x08, 0, 0, 0]),
+        };
+        self.put(&[0, 0]);
+        self.put(&port.to_be_bytes());
+        self.put(&[0, 0, 0, 0]);
+        self.put(&flags);
+        let [_, a, b, c] = u32::from(tunnel.vni).to_be_bytes();
+        self.put(&[a, b, c, 0]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Rewrites: what a decision does to the packets of its flows.
+//!
+//! A [`Rewrite`] is what the pipeline decided, in terms of addresses and tunnels. [`compiled::Compiled`] is the same as bytes: how many
+//! to take off the front, which to put there, which fields to patch. The [`table`] holds each compiled rewrite once, however many
+//! flows share it; flow cache entries name its slots.
+
+pub(crate) mod compiled;
+pub(crate) mod table;
+
+use sluice_intent::plan::PortIndex;
+use sluice_wire::{EtherType, MacAddr};
+
+use crate::neighbor::NeighborId;
+use crate::snapshot::{IngressId, TunnelId};
+
+/// What happens to the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rewrite {
+    /// Where the packets enter; counted there.
+    pub(crate) ingress: IngressId,
+    /// The new Ethernet header; without one the frame stays as it is.
+    pub(crate) header: Option<Header>,
+    /// Where they leave.
+    pub(crate) egress: Egress,
+    /// Largest layer-3 packet that may leave, in bytes, encapsulation not counted.
+    pub(crate) mtu: u16,
+    /// The neighbour whose address is in the rewrite.
+    pub(crate) neighbor: Option<NeighborId>,
+}
+
+/// A new Ethernet header, and what the routers on the way do to the packet behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Header {
+    pub(crate) destination: MacAddr,
+    pub(crate) source: MacAddr,
+    pub(crate) ethertype: EtherType,
+    /// Routers passed, each of which takes one from the time to live.
+    pub(crate) hops: u8,
+}
+
+/// Where packets leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Egress {
+    /// Through a port, as they are; VLAN 0: untagged.
+    Port { port: PortIndex, vlan: u16 },
+    /// Through a tunnel.
+    Tunnel { tunnel: TunnelId, destination: MacAddr },
+}

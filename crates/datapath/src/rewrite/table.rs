@@ -1,0 +1,182 @@
+//! The rewrites in use by one worker, each once.
+//!
+//! Flows share rewrites: 1,280 flows to 20 workloads need 20. A flow cache entry holds a [`RewriteRef`]; freeing a slot moves its
+//! epoch on, so that every entry that still names it misses, whatever the slot holds next. That makes a change of configuration or of a
+//! neighbour cost one walk over the rewrites, not over the flows.
+
+use hashbrown::HashMap;
+
+use super::compiled::Compiled;
+use super::{Egress, Rewrite};
+use crate::neighbor::NeighborTable;
+use crate::prefetch::prefetch;
+use crate::snapshot::Snapshot;
+
+/// Rewrites that a worker holds at most. When all are in use, further decisions are replayed without being cached.
+pub(crate) const CAPACITY: usize = 1 << 16;
+
+const INDEX_BITS: u32 = 20;
+const EPOCH_BITS: u32 = 28;
+
+/// A use of a slot: its number and the epoch of the use, in 48 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RewriteRef(u64);
+
+impl RewriteRef {
+    /// As the low 48 bits of a word.
+    #[inline]
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// From the low 48 bits of a word.
+    #[inline]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits & ((1 << (INDEX_BITS + EPOCH_BITS)) - 1))
+    }
+
+    fn new(index: usize, epoch: u32) -> Self {
+        Self(index as u64 | u64::from(epoch) << INDEX_BITS)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        (self.0 & ((1 << INDEX_BITS) - 1)) as usize
+    }
+
+    #[inline]
+    fn epoch(self) -> u32 {
+        (self.0 >> INDEX_BITS) as u32
+    }
+}
+
+/// The rewrites in use; see the [module](self).
+pub(crate) struct RewriteTable {
+    slots: Vec<Compiled>,
+    /// What each slot was compiled from; `None`: free.
+    sources: Vec<Option<Rewrite>>,
+    /// Second of the last use that housekeeping saw.
+    used: Vec<u64>,
+    free: Vec<u32>,
+    /// Where the next call of [`Self::collect`] begins.
+    collected: usize,
+    index: HashMap<Rewrite, u32, foldhash::fast::RandomState>,
+}
+
+impl RewriteTable {
+    /// An empty table with memory for all rewrites it may ever hold, so that packets never allocate.
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Vec::with_capacity(CAPACITY),
+            sources: Vec::with_capacity(CAPACITY),
+            used: Vec::with_capacity(CAPACITY),
+            free: Vec::with_capacity(CAPACITY),
+            collected: 0,
+            // Twice the capacity: removals leave tombstones, which are cleared in place while the map is half empty.
+            index: HashMap::with_capacity_and_hasher(CAPACITY * 2, foldhash::fast::RandomState::default()),
+        }
+    }
+
+    /// Rewrites in use.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The slot of a rewrite, compiled now if it is new. `None` if the table is full.
+    pub(crate) fn intern(&mut self, rewrite: &Rewrite, snapshot: &Snapshot, second: u64) -> Option<RewriteRef> {
+        if let Some(index) = self.index.get(rewrite) {
+            let index = *index as usize;
+            return Some(RewriteRef::new(index, self.slots[index].epoch));
+        }
+        let mut compiled = Compiled::new(rewrite, snapshot);
+        let index = match self.free.pop() {
+            Some(index) => {
+                let index = index as usize;
+                compiled.epoch = self.slots[index].epoch;
+                self.slots[index] = compiled;
+                index
+            }
+            None if self.slots.len() < CAPACITY => {
+                self.slots.push(compiled);
+                self.sources.push(None);
+                self.used.push(second);
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        self.sources[index] = Some(*rewrite);
+        self.used[index] = second;
+        self.index.insert(*rewrite, index as u32);
+        Some(RewriteRef::new(index, self.slots[index].epoch))
+    }
+
+    /// The rewrite, if the slot is still in that use.
+    #[inline]
+    pub(crate) fn get(&mut self, reference: RewriteRef) -> Option<&mut Compiled> {
+        self.slots.get_mut(reference.index()).filter(|slot| slot.epoch == reference.epoch())
+    }
+
+    /// Brings the rewrite's cache lines on their way.
+    #[inline]
+    pub(crate) fn prefetch(&self, reference: RewriteRef) {
+        if let Some(slot) = self.slots.get(reference.index()) {
+            prefetch(slot);
+        }
+    }
+
+    /// Frees every rewrite, after a change of configuration. `retire` sees each with its counts.
+    pub(crate) fn clear(&mut self, mut retire: impl FnMut(&Rewrite, &Compiled)) {
+        self.free_where(|_| true, &mut retire);
+    }
+
+    /// Frees the rewrites whose neighbour is gone or has another address.
+    pub(crate) fn drop_stale_neighbors(&mut self, neighbors: &NeighborTable, mut retire: impl FnMut(&Rewrite, &Compiled)) {
+        let stale = |rewrite: &Rewrite| {
+            let Some(id) = rewrite.neighbor else { return false };
+            let used = match (rewrite.egress, rewrite.header) {
+                (Egress::Tunnel { destination, .. }, _) => Some(destination),
+                (Egress::Port { .. }, header) => header.map(|header| header.destination),
+            };
+            neighbors.mac(id) != used
+        };
+        self.free_where(stale, &mut retire);
+    }
+
+    /// Takes the counts of the next `step` rewrites, and frees those among them that no packet has used for `timeout` seconds: no live flow
+    /// names them.
+    pub(crate) fn collect(&mut self, step: usize, second: u64, timeout: u64, mut count: impl FnMut(&Rewrite, &Compiled)) {
+        let start = if self.collected < self.slots.len() { self.collected } else { 0 };
+        let end = (start + step).min(self.slots.len());
+        self.collected = end;
+        for index in start..end {
+            let (slot, source) = (&mut self.slots[index], &self.sources[index]);
+            let Some(rewrite) = source else { continue };
+            if slot.packets > 0 {
+                count(rewrite, slot);
+                (slot.packets, slot.bytes) = (0, 0);
+                self.used[index] = second;
+            } else if second.saturating_sub(self.used[index]) > timeout {
+                self.release(index);
+            }
+        }
+    }
+
+    fn free_where(&mut self, doomed: impl Fn(&Rewrite) -> bool, retire: &mut impl FnMut(&Rewrite, &Compiled)) {
+        for index in 0..self.slots.len() {
+            if let Some(rewrite) = self.sources[index].filter(&doomed) {
+                retire(&rewrite, &self.slots[index]);
+                self.release(index);
+            }
+        }
+    }
+
+    /// Ends the use of a slot: every reference to it is void from now on.
+    fn release(&mut self, index: usize) {
+        if let Some(rewrite) = self.sources[index].take() {
+            let slot = &mut self.slots[index];
+            slot.epoch = (slot.epoch + 1) & ((1 << EPOCH_BITS) - 1);
+            self.index.remove(&rewrite);
+            self.free.push(index as u32);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The snapshot: a plan compiled into the tables that packets are decided with.
+//!
+//! Immutable and shared by all workers; a new document makes a new snapshot, which workers take before their next batch. Built by
+//! [`Snapshot::compile`] on the control thread; read by the parser ([`ingress`]), the logical pipeline and the rewrite compiler.
+//!
+//! ```text
+//! (port, VLAN) ─→ Ingress ─→ Segment ─→ Router (tier-1) ─→ Router (tier-0) ─→ interface or transit
+//! (VNI, encapsulation) ─→ Ingress                                         └→ Tunnel
+//! ```
+
+mod compile;
+pub(crate) mod ingress;
+pub(crate) mod router;
+pub(crate) mod segment;
+pub(crate) mod table;
+pub(crate) mod tunnel;
+
+use std::sync::Arc;
+
+use sluice_intent::plan::{Plan, PortIndex};
+use sluice_wire::MacAddr;
+
+pub use ingress::IngressId;
+pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
+pub(crate) use router::{Router, RouterId};
+pub(crate) use segment::{Segment, SegmentId};
+pub(crate) use table::ExactTable;
+pub(crate) use tunnel::{Tunnel, TunnelId};
+
+/// What the plan does not say of a port because only its device knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortFacts {
+    /// MAC address that the port answers to.
+    pub mac: MacAddr,
+}
+
+/// A compiled plan; see the [module](self).
+#[derive(Debug)]
+pub struct Snapshot {
+    plan: Arc<Plan>,
+    generation: u64,
+    /// Makes flow hashes differ between nodes, so that a cascade of nodes does not choose in step.
+    seed: u64,
+    ports: Vec<PortIngress>,
+    ingresses: Vec<Ingress>,
+    /// Ingress of each (VNI, encapsulation), by [`tunnel::vni_key`].
+    vnis: ExactTable<u32>,
+    remote_teps_v4: ExactTable<()>,
+    remote_teps_v6: hashbrown::HashSet<u128, foldhash::fast::RandomState>,
+    segments: Vec<Segment>,
+    routers: Vec<Router>,
+    tunnels: Vec<Tunnel>,
+    /// The ingress of packets that each router originates, in the order of the routers.
+    originations: Vec<IngressId>,
+    /// The ingress of frames that each segment's proxy originates, in the order of the segments.
+    segment_originations: Vec<IngressId>,
+}
+
+impl Snapshot {
+    /// The plan that it was compiled from.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Number of this snapshot; a later one has a greater number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Seed of the flow hashes.
+    #[inline]
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    #[inline]
+    pub(crate) fn port(&self, port: PortIndex) -> Option<&PortIngress> {
+        self.ports.get(port.index())
+    }
+
+    /// Ids are made by the compiler of the same snapshot, so they index its tables.
+    #[inline]
+    pub(crate) fn ingress(&self, id: IngressId) -> &Ingress {
+        &self.ingresses[id.0 as usize]
+    }
+
+    pub(crate) fn ingresses(&self) -> impl Iterator<Item = (IngressId, &Ingress)> {
+        self.ingresses.iter().enumerate().map(|(position, ingress)| (IngressId(position as u32), ingress))
+    }
+
+    #[inline]
+    pub(crate) fn tunnel_ingress(&self, key: u32) -> Option<IngressId> {
+        self.vnis.get(key).map(IngressId)
+    }
+
+    /// Whether an IPv4 address (wire order, loaded little-endian) is the TEP of another node.
+    #[inline]
+    pub(crate) fn is_remote_tep_v4(&self, address: u32) -> bool {
+        self.remote_teps_v4.get(address).is_some()
+    }
+
+    /// Whether an IPv6 address (wire order, loaded little-endian) is the TEP of another node.
+    pub(crate) fn is_remote_tep_v6(&self, address: u128) -> bool {
+        self.remote_teps_v6.contains(&address)
+    }
+
+    pub(crate) fn segment(&self, id: SegmentId) -> &Segment {
+        &self.segments[id.0 as usize]
+    }
+
+    pub(crate) fn router(&self, id: RouterId) -> &Router {
+        &self.routers[id.0 as usize]
+    }
+
+    /// Logical gateways, in the plan's order.
+    pub fn routers(&self) -> &[Router] {
+        &self.routers
+    }
+
+    pub(crate) fn tunnel(&self, id: TunnelId) -> &Tunnel {
+        &self.tunnels[id.0 as usize]
+    }
+
+    /// Tunnels to the TEPs of other nodes, one for each segment and remote TEP.
+    pub fn tunnels(&self) -> &[Tunnel] {
+        &self.tunnels
+    }
+
+    /// The ingress of packets that the router itself sends.
+    pub(crate) fn origination(&self, router: RouterId) -> IngressId {
+        self.originations[router.0 as usize]
+    }
+
+    /// The ingress of frames that the segment's proxy sends.
+    pub(crate) fn segment_origination(&self, segment: SegmentId) -> IngressId {
+        self.segment_originations[segment.0 as usize]
+    }
+}

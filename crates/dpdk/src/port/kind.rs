@@ -1,0 +1,225 @@
+//! What a port is, and what its poll-mode driver is told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::PortError;
+
+/// Longest text that a driver takes for a path: that of a Unix socket address, without its zero byte.
+const LONGEST_VALUE: usize = 107;
+
+/// What a port is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PortKind {
+    /// A NIC, virtual function or virtio device on PCI.
+    Pci {
+        /// Its address, `0000:3b:00.0`, which was allowed when the EAL started.
+        address: String,
+    },
+    /// Shared memory with another process on this machine.
+    Memif(MemifSettings),
+    /// A Linux interface through AF_XDP sockets.
+    AfXdp {
+        /// The interface.
+        interface: String,
+        /// Its queues, from 0; as many as the interface has, each both ways.
+        queues: u16,
+    },
+    /// A Linux interface through AF_PACKET sockets with rings.
+    AfPacket {
+        /// The interface.
+        interface: String,
+        /// Queue pairs, spread by the kernel's flow hash.
+        queues: u16,
+        /// Bytes of a slot of the ring, a power of two from 2,048 to 65,536: the longest frame and about 80 bytes.
+        slot_bytes: u32,
+    },
+    /// A TAP interface that is created in this network namespace.
+    Tap {
+        /// Its name, up to 15 characters.
+        interface: String,
+    },
+    /// A virtual machine's virtio interface; the virtual machine connects to the socket.
+    Vhost {
+        /// The socket, which is created.
+        socket: PathBuf,
+        /// Queue pairs.
+        queues: u16,
+    },
+    /// Capture files: receives the packets of one and writes what is sent to the other.
+    Pcap {
+        /// Packets to receive, none with `None`.
+        receive: Option<PathBuf>,
+        /// File to write, which is replaced.
+        transmit: PathBuf,
+    },
+}
+
+/// Settings of a shared-memory (memif) port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemifSettings {
+    /// Unix socket over which the two sides meet. The server creates it.
+    pub socket: PathBuf,
+    /// Number of this interface on the socket; both sides use the same.
+    pub id: u32,
+    /// Which side this is.
+    pub role: MemifRole,
+    /// Let the other process read and write our packet memory in place of copying; for the client only. Costs about three quarters of
+    /// the cycles. All packets sent must then be of the port's own pool, and the EAL must use huge pages.
+    pub zero_copy: bool,
+    /// log₂ of the slots of each ring, 1 to 14.
+    pub ring_size_log2: u8,
+    /// Bytes of each buffer in shared memory: the longest frame in one slot. At least the frame that the port's pool holds, or
+    /// sending takes a slower path.
+    pub buffer_bytes: u16,
+}
+
+impl MemifSettings {
+    /// Rings of 1,024 and buffers of 2,048 bytes, copied.
+    pub fn new(socket: impl Into<PathBuf>, id: u32, role: MemifRole) -> Self {
+        Self { socket: socket.into(), id, role, zero_copy: false, ring_size_log2: 10, buffer_bytes: 2048 }
+    }
+}
+
+/// The two sides of a shared-memory port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemifRole {
+    /// Creates the socket and waits.
+    Server,
+    /// Connects, and owns the shared memory.
+    Client,
+}
+
+/// How EAL finds a port's device.
+pub(super) struct Device {
+    pub(super) bus: &'static str,
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+impl PortKind {
+    /// The device for a port of this name, after everything that can be checked was: drivers explain themselves badly.
+    pub(super) fn device(&self, port: &str) -> Result<Device, PortError> {
+        let (driver, arguments) = match self {
+            Self::Pci { address } => {
+                check_pci(port, address)?;
+                return Ok(Device { bus: "pci", name: address.to_lowercase(), arguments: String::new() });
+            }
+            Self::Memif(settings) => ("net_memif", memif(port, settings)?),
+            Self::AfXdp { interface, queues } => {
+                check_interface(port, interface)?;
+                check_range(port, "the number of queues", u64::from(*queues), 1, 64)?;
+                ("net_af_xdp", format!("iface={interface},start_queue=0,queue_count={queues}"))
+            }
+            Self::AfPacket { interface, queues, slot_bytes } => ("net_af_packet", af_packet(port, interface, *queues, *slot_bytes)?),
+            Self::Tap { interface } => {
+                check_value(port, "the interface", interface)?;
+                check_range(port, "the length of the interface's name", interface.len() as u64, 1, 15)?;
+                ("net_tap", format!("iface={interface}"))
+            }
+            Self::Vhost { socket, queues } => {
+                check_range(port, "the number of queues", u64::from(*queues), 1, 128)?;
+                ("net_vhost", format!("iface={},queues={queues}", new_file(port, "the socket", socket)?))
+            }
+            Self::Pcap { receive, transmit } => ("net_pcap", pcap(port, receive.as_deref(), transmit)?),
+        };
+        Ok(Device { bus: "vdev", name: format!("{driver}_{port}"), arguments })
+    }
+}
+
+fn memif(port: &str, settings: &MemifSettings) -> Result<String, PortError> {
+    let MemifSettings { socket, id, role, zero_copy, ring_size_log2, buffer_bytes } = settings;
+    check_range(port, "the ring size (log2)", u64::from(*ring_size_log2), 1, 14)?;
+    check_range(port, "the buffer size", u64::from(*buffer_bytes), 64, 65_535)?;
+    let role = match role {
+        MemifRole::Server if *zero_copy => {
+            let (port, remedy) = (port.to_owned(), "only the client side can, which owns the memory");
+            return Err(PortError::State { port, state: "a memif server and cannot do without copying", remedy });
+        }
+        MemifRole::Server => "server",
+        MemifRole::Client => "client",
+    };
+    let zero_copy = if *zero_copy { "yes" } else { "no" };
+    let socket = new_file(port, "the socket", socket)?;
+    Ok(format!(
+        "role={role},id={id},socket={socket},socket-abstract=no,rsize={ring_size_log2},bsize={buffer_bytes},zero-copy={zero_copy}"
+    ))
+}
+
+fn af_packet(port: &str, interface: &str, queues: u16, slot_bytes: u32) -> Result<String, PortError> {
+    check_interface(port, interface)?;
+    check_range(port, "the number of queues", u64::from(queues), 1, 16)?;
+    check_range(port, "the slot size", u64::from(slot_bytes), 2048, 65_536)?;
+    if !slot_bytes.is_power_of_two() {
+        let (port, range) = (port.to_owned(), "a power of two".to_owned());
+        return Err(PortError::Range { port, setting: "the slot size", value: u64::from(slot_bytes), range });
+    }
+    let block = slot_bytes.max(4096);
+    Ok(format!("iface={interface},qpairs={queues},blocksz={block},framesz={slot_bytes},framecnt=512,qdisc_bypass=1"))
+}
+
+fn pcap(port: &str, receive: Option<&Path>, transmit: &Path) -> Result<String, PortError> {
+    let transmit = new_file(port, "the file to write", transmit)?;
+    let Some(path) = receive else {
+        return Ok(format!("tx_pcap={transmit}"));
+    };
+    let receive = path_text(port, "the file to read", path)?;
+    match fs::File::open(path) {
+        Ok(_) => Ok(format!("rx_pcap={receive},tx_pcap={transmit}")),
+        Err(source) => Err(PortError::NoFile { port: port.to_owned(), path: path.to_owned(), source }),
+    }
+}
+
+fn check_pci(port: &str, address: &str) -> Result<(), PortError> {
+    if !crate::eal::is_pci_address(address) || !pci_folder(address).exists() {
+        return Err(PortError::NoPciDevice { port: port.to_owned(), address: address.to_owned() });
+    }
+    Ok(())
+}
+
+/// Where the kernel describes a PCI device.
+pub(super) fn pci_folder(address: &str) -> PathBuf {
+    Path::new("/sys/bus/pci/devices").join(address.to_lowercase())
+}
+
+fn check_interface(port: &str, interface: &str) -> Result<(), PortError> {
+    check_value(port, "the interface", interface)?;
+    match nix::net::if_::if_nametoindex(interface) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(PortError::NoInterface { port: port.to_owned(), interface: interface.to_owned() }),
+    }
+}
+
+/// The path of a file that the driver creates, in a folder that must exist.
+fn new_file<'a>(port: &str, setting: &'static str, path: &'a Path) -> Result<&'a str, PortError> {
+    let text = path_text(port, setting, path)?;
+    match path.parent() {
+        Some(folder) if folder == Path::new("") || folder.is_dir() => Ok(text),
+        _ => Err(PortError::NoFolder { port: port.to_owned(), path: path.to_owned() }),
+    }
+}
+
+fn path_text<'a>(port: &str, setting: &'static str, path: &'a Path) -> Result<&'a str, PortError> {
+    let text = path.to_str().ok_or_else(|| {
+        let (port, value) = (port.to_owned(), path.display().to_string());
+        PortError::Setting { port, setting, value }
+    })?;
+    check_value(port, setting, text)?;
+    Ok(text)
+}
+
+fn check_value(port: &str, setting: &'static str, value: &str) -> Result<(), PortError> {
+    let foreign = |character: char| character.is_control() || character.is_whitespace() || ",=[]\"'".contains(character);
+    if value.is_empty() || value.len() > LONGEST_VALUE || value.contains(foreign) {
+        return Err(PortError::Setting { port: port.to_owned(), setting, value: value.to_owned() });
+    }
+    Ok(())
+}
+
+/// Checks that a number of a port's settings is within `least` and `most`.
+pub(super) fn check_range(port: &str, setting: &'static str, value: u64, least: u64, most: u64) -> Result<(), PortError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(PortError::Range { port: port.to_owned(), setting, value, range: format!("from {least} to {most}") })
+}

@@ -1,0 +1,70 @@
+//! Shared-memory ports: both sides in one process, traffic both ways, several queues.
+
+mod common;
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::{Mbuf, MemifRole, MemifSettings, Port, PortConfig, PortKind};
+
+#[test]
+fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
+    let eal = common::start_eal();
+    let pool = common::small_pool(&eal, "memif");
+    let folder = tempfile::tempdir().unwrap();
+    let side = |name: &str, role| {
+        let settings = MemifSettings { ring_size_log2: 9, ..MemifSettings::new(folder.path().join("memif.sock"), 7, role) };
+        let mut port = Port::new(&eal, name, &PortKind::Memif(settings)).unwrap();
+        let config = PortConfig { receive_queues: 2, transmit_queues: 2, mtu: 2000, ..PortConfig::new(pool.clone()) };
+        port.configure(&config).unwrap();
+        port
+    };
+    let (mut server, mut client) = (side("server", MemifRole::Server), side("client", MemifRole::Client));
+    let (mut at_server, mut at_client) = (server.start().unwrap(), client.start().unwrap());
+    common::wait_for_link(&server);
+    common::wait_for_link(&client);
+
+    let frames = common::frames(300, 2000);
+    for queue in 0..2 {
+        common::send_all(&mut at_server.transmit[queue], &pool, &frames);
+        assert_eq!(common::receive_frames(&mut at_client.receive[queue], frames.len()), frames);
+        common::send_all(&mut at_client.transmit[queue], &pool, &frames);
+        assert_eq!(common::receive_frames(&mut at_server.receive[queue], frames.len()), frames);
+    }
+    assert_eq!(server.statistics().unwrap().transmitted_packets, 600);
+    assert_eq!(client.statistics().unwrap().received_packets, 600);
+
+    // A full ring leaves the rest in the batch, in order.
+    let mut sent = 0;
+    let mut batch: ArrayVec<Mbuf, 64> = ArrayVec::new();
+    loop {
+        while let Some(mbuf) = (!batch.is_full()).then(|| pool.allocate_with(&frames[(sent + batch.len()) % 300])).flatten() {
+            batch.push(mbuf);
+        }
+        match at_server.transmit[0].transmit(&mut batch) {
+            0 => break,
+            count => sent += count,
+        }
+        assert!(sent <= 512, "a ring of 512 takes no more");
+    }
+    assert_eq!(batch[0].data(), frames[sent % 300]);
+    let received = common::receive_frames(&mut at_client.receive[0], sent);
+    assert!(received.iter().enumerate().all(|(index, frame)| *frame == frames[index % 300]));
+    Mbuf::free_bulk(&mut batch);
+
+    // A packet in two segments arrives as one.
+    let mut long = pool.allocate_with(&frames[5]).unwrap();
+    long.append(pool.allocate_with(&frames[6]).unwrap()).unwrap();
+    batch.push(long);
+    assert_eq!(at_server.transmit[1].transmit(&mut batch), 1);
+    let whole = common::receive_frames(&mut at_client.receive[1], 1);
+    assert_eq!(whole, [[frames[5].as_slice(), frames[6].as_slice()].concat()]);
+
+    // A peer that goes away takes the link down.
+    drop(at_client);
+    client.stop().unwrap();
+    drop(client);
+    common::wait_for("the link to go down", || !server.link().unwrap().up);
+    drop(at_server);
+    server.stop().unwrap();
+    drop(server);
+    assert_eq!(pool.in_use(), 0);
+}

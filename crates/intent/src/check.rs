@@ -1,0 +1,127 @@
+//! Checks what a document means and resolves its names: from the draft to the plan.
+//!
+//! Each submodule checks one section and returns it in the form of the plan, with a gap wherever it noted a problem or the
+//! draft has one. All of them run, whatever the others found. A plan comes out only if there were no problems, and then no list
+//! has a gap, so that positions in the draft are positions in the plan.
+
+mod addresses;
+mod dataplane;
+mod gateways;
+mod names;
+mod ports;
+mod routes;
+mod segments;
+mod subnets;
+mod teps;
+mod transit;
+mod workloads;
+
+use names::Table;
+
+use crate::draft::{Draft, List, Slot};
+use crate::plan::Plan;
+use crate::problem::{Findings, Path};
+
+/// What every check needs: the draft and the names in it.
+struct Scope<'d> {
+    draft: &'d Draft,
+    ports: Table<'d>,
+    uplinks: Table<'d>,
+    teps: Table<'d>,
+    segments: Table<'d>,
+    gateways: Table<'d>,
+    /// For each gateway, the segments connected to it.
+    attached: Vec<Vec<usize>>,
+}
+
+impl<'d> Scope<'d> {
+    fn new(draft: &'d Draft, findings: &mut Findings) -> Self {
+        macro_rules! table {
+            ($noun:literal, $section:literal, $list:expr) => {{
+                let names = $list.iter().map(|(index, entry)| (index, entry.name.as_str()));
+                Table::new($noun, $section, names, &$list.broken_names, $list.incomplete(), findings)
+            }};
+        }
+        // Nothing refers to workloads by name, so their table is only made to find names that occur twice.
+        table!("workload", "workloads", draft.workloads);
+        let mut scope = Self {
+            draft,
+            ports: table!("port", "ports", draft.ports),
+            uplinks: table!("uplink", "uplinks", draft.uplinks),
+            teps: table!("TEP", "teps", draft.teps),
+            segments: table!("segment", "segments", draft.segments),
+            gateways: table!("gateway", "gateways", draft.gateways),
+            attached: vec![Vec::new(); draft.gateways.len()],
+        };
+        for (index, segment) in draft.segments.iter() {
+            let gateway = segment.gateway.as_ref().and_then(|name| scope.gateways.find(name.as_str()));
+            if let Some(gateway) = gateway {
+                scope.attached[gateway].push(index);
+            }
+        }
+        scope
+    }
+
+    /// The tier-1 gateways linked to the tier-0 at `index`.
+    fn linked(&self, index: usize) -> impl Iterator<Item = usize> {
+        self.draft.gateways.iter().filter_map(move |(position, gateway)| match &gateway.link {
+            Slot::Present(link) if self.gateways.find(link.tier0.as_str()) == Some(index) => Some(position),
+            _ => None,
+        })
+    }
+
+    /// The node's own TEPs by address and position.
+    fn local_teps(&self) -> impl Iterator<Item = (usize, std::net::IpAddr)> {
+        self.draft.teps.iter().map(|(index, tep)| (index, tep.address.addr()))
+    }
+}
+
+/// Runs every check. A plan comes back only where `findings` is and stays empty.
+pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
+    let scope = &Scope::new(draft, findings);
+    let dataplane = dataplane::check(scope, findings);
+    let ports = ports::check(scope, findings);
+    let uplinks = ports::check_uplinks(scope, findings);
+    let teps = teps::check(scope, findings);
+    segments::check_vnis(scope, findings);
+    let reach = segments::reach(scope, findings);
+    let segments = segments::check(scope, &reach, findings);
+    let workloads = workloads::check(scope, &reach, findings);
+    let gateways = gateways::check(scope, findings);
+    subnets::check(scope, findings);
+    if !findings.is_empty() {
+        return None;
+    }
+    let assemble = || {
+        Some(Plan {
+            name: draft.name.as_ref()?.to_string(),
+            role: draft.role?,
+            dataplane: dataplane?,
+            ports: complete(ports)?,
+            uplinks: complete(uplinks)?,
+            teps: complete(teps)?,
+            segments: complete(segments)?,
+            workloads: complete(workloads)?,
+            gateways: complete(gateways)?,
+            router_mac: draft.router_mac?,
+        })
+    };
+    let plan = assemble();
+    if plan.is_none() {
+        findings.report(
+            Path::root(),
+            "a part of the document could not be read, without a reason that could be told",
+        );
+    }
+    plan
+}
+
+/// The list, where it has no gap.
+fn complete<T>(list: Vec<Option<T>>) -> Option<Vec<T>> {
+    list.into_iter().collect()
+}
+
+/// Applies `check` to every entry that could be read, keeping the gaps.
+fn each<T, U>(list: &List<T>, mut check: impl FnMut(usize, &T) -> Option<U>) -> Vec<Option<U>> {
+    (0..list.len()).map(|index| list.get(index).and_then(|entry| check(index, entry))).collect()
+}

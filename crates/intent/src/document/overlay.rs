@@ -1,0 +1,100 @@
+//! Tunnel endpoints, segments and workloads.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sluice_wire::{MacAddr, VlanId, Vni};
+
+use super::names::Name;
+use super::{AddressSchema, SubnetSchema};
+use crate::plan::{Encapsulation, MAX_MTU, MIN_MTU, Replication};
+
+/// A tunnel endpoint of this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Tep {
+    /// Name of the TEP.
+    pub name: Name,
+    /// Address and prefix length.
+    #[schemars(with = "SubnetSchema")]
+    pub address: IpNet,
+    /// Next hop to TEPs outside the subnet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<AddressSchema>")]
+    pub gateway: Option<IpAddr>,
+    /// Name of the uplink that carries it.
+    pub uplink: Name,
+    /// Transport VLAN; without it, or 0, frames are untagged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<VlanId>,
+    /// Largest outer IP packet in bytes, at least 200 above the MTU of the segments that use the TEP. Default: the port's MTU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = MIN_MTU, max = MAX_MTU))]
+    pub mtu: Option<u16>,
+}
+
+/// An overlay segment: one layer-2 network over all the nodes that it spans.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Segment {
+    /// Name of the segment.
+    pub name: Name,
+    /// Virtual network identifier, its own among all segments and transit segments.
+    pub vni: Vni,
+    /// Encapsulation towards other nodes.
+    #[serde(default)]
+    pub encapsulation: Encapsulation,
+    /// Name of the local TEP that the segment is pinned to. Default: the first of the family of its remote TEPs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tep: Option<Name>,
+    /// Largest layer-3 packet of its workloads in bytes.
+    #[serde(default = "default_mtu")]
+    #[schemars(range(min = MIN_MTU, max = MAX_MTU))]
+    pub mtu: u16,
+    /// Name of the gateway that it is connected to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Name>,
+    /// Addresses of the gateway on the segment, each with the prefix length of its subnet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<SubnetSchema>", length(max = 16), extend("examples" = [["10.10.20.1/24"]]))]
+    pub gateway_addresses: Vec<IpNet>,
+    /// How broadcast, unknown unicast and multicast reach other nodes.
+    #[serde(default)]
+    pub replication: Replication,
+    /// Remote TEPs that replication reaches besides those of the segment's workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<AddressSchema>", extend("examples" = [["172.16.1.20"]]))]
+    pub remote_teps: Vec<IpAddr>,
+}
+
+/// A workload on a segment. It is either on a port of this node (`port`, `vlan`) or behind another node (`remote-tep`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Workload {
+    /// Name of the workload.
+    pub name: Name,
+    /// Name of the segment that it is on.
+    pub segment: Name,
+    /// Its MAC address, its own on the segment.
+    pub mac: MacAddr,
+    /// Its addresses, its own on the segment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<AddressSchema>", length(max = 64), extend("examples" = [["10.10.20.10"]]))]
+    pub addresses: Vec<IpAddr>,
+    /// Name of the port of this node that it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<Name>,
+    /// VLAN that its frames carry on the port; without it, or 0, they are untagged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<VlanId>,
+    /// Address of the other node's TEP that it is behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<AddressSchema>")]
+    pub remote_tep: Option<IpAddr>,
+}
+
+fn default_mtu() -> u16 {
+    1500
+}

@@ -1,0 +1,261 @@
+//! The command line: `sluice lab up|status|exec|link|down|demo`.
+
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::error::{LabError, Result};
+use crate::interrupt::Interrupts;
+use crate::lab::{Lab, LabStatus, UpOptions};
+use crate::state::{PortKind, StateDirectory};
+use crate::topology::Topology;
+use crate::{demo, exec, init};
+
+/// Build, use and remove networks in network namespaces.
+#[derive(Args, Debug)]
+pub struct LabArguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Build a lab and wait until it is ready.
+    Up(UpArguments),
+    /// Show the nodes of a lab: state, interfaces, addresses, control sockets.
+    Status {
+        #[command(flatten)]
+        which: Which,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a program in a node; its exit code is this command's.
+    Exec {
+        #[command(flatten)]
+        which: Which,
+        /// The node.
+        node: String,
+        /// The program and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<String>,
+    },
+    /// Set an interface of a node up or down.
+    Link {
+        #[command(flatten)]
+        which: Which,
+        /// The node.
+        node: String,
+        /// The interface.
+        interface: String,
+        /// What it becomes.
+        state: LinkState,
+    },
+    /// Remove a lab, also what is left of one that died.
+    Down {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Build a lab, prove that it carries traffic, and remove it.
+    Demo {
+        #[command(flatten)]
+        up: UpArguments,
+        /// Seconds of each throughput measurement.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=60))]
+        seconds: u16,
+        /// The `sluice` program that queries nodes [default: beside the running program, else in PATH].
+        #[arg(long, value_name = "PATH")]
+        sluice: Option<PathBuf>,
+    },
+    #[command(hide = true)]
+    LaunchInit { state: PathBuf, claimant: i32 },
+    #[command(hide = true)]
+    RunInit { state: PathBuf, claimant: i32 },
+}
+
+#[derive(Args, Debug)]
+struct UpArguments {
+    /// A built-in topology (demo, linux) or the path of a YAML file.
+    #[arg(long, default_value = "demo", value_name = "NAME|FILE")]
+    topology: String,
+    /// Name of the lab [default: that of the topology].
+    #[arg(long)]
+    name: Option<String>,
+    /// The sluiced program [default: beside the running program, else in PATH].
+    #[arg(long, value_name = "PATH")]
+    sluiced: Option<PathBuf>,
+    /// Kind of the ports on veth interfaces [default: af_xdp where the kernel allows it].
+    #[arg(long, value_name = "KIND")]
+    port_kind: Option<PortKind>,
+    /// Seconds that the nodes get to become ready.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=600))]
+    ready_timeout: u16,
+}
+
+/// Which lab.
+#[derive(Args, Debug)]
+struct Which {
+    /// Name of the lab [default: that of the topology, else the only one that is up].
+    #[arg(long)]
+    name: Option<String>,
+    /// The topology that the lab was built from.
+    #[arg(long, value_name = "NAME|FILE")]
+    topology: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LinkState {
+    Up,
+    Down,
+}
+
+/// Runs the command. The process must have one thread (namespaces are a matter of the whole process) and must have mounted
+/// [`LabArguments`] as its subcommand `lab` (the lab's init is this same program).
+///
+/// # Errors
+/// [`LabError`], to be printed on standard error with exit code 1.
+pub fn run(arguments: LabArguments) -> Result<ExitCode> {
+    match arguments.action {
+        Action::Up(arguments) => up(arguments)?,
+        Action::Status { which, json } => status(&Lab::open(&which.lab()?)?.status()?, json),
+        Action::Exec { which, node, program } => {
+            return Ok(exec::run(&Lab::open(&which.lab()?)?, &node, &program)?.into());
+        }
+        Action::Link { which, node, interface, state } => {
+            Lab::open(&which.lab()?)?.set_link(&node, &interface, matches!(state, LinkState::Up))?;
+        }
+        Action::Down { which } => down(&which.lab()?)?,
+        Action::Demo { up, seconds, sluice } => return demonstrate(up, seconds, sluice),
+        Action::LaunchInit { state, claimant } => init::launch(&StateDirectory::at(&state)?, claimant)?,
+        Action::RunInit { state, claimant } => init::run(&StateDirectory::at(&state)?, claimant)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl UpArguments {
+    fn options(self) -> Result<UpOptions> {
+        Ok(UpOptions {
+            name: self.name,
+            sluiced: self.sluiced,
+            port_kind: self.port_kind,
+            ready_timeout: Duration::from_secs(self.ready_timeout.into()),
+            ..UpOptions::new(Topology::load(&self.topology)?)
+        })
+    }
+}
+
+impl Which {
+    fn lab(&self) -> Result<String> {
+        match (&self.name, &self.topology) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, Some(topology)) => Ok(Topology::load(topology)?.name),
+            (None, None) => match Lab::names()?.as_slice() {
+                [] => Ok("demo".into()),
+                [only] => Ok(only.clone()),
+                several => Err(LabError::Ambiguous(several.join(", "))),
+            },
+        }
+    }
+}
+
+fn up(arguments: UpArguments) -> Result<()> {
+    let interrupts = Interrupts::watch()?;
+    let options = arguments.options()?;
+    let lab = with_spinner(|progress| Lab::up_guarded(options, &interrupts, progress))?;
+    interrupts.release();
+    let (nodes, daemons) = (lab.topology().nodes.len(), lab.topology().daemons().count());
+    println!("lab '{}' is up: {nodes} nodes, {daemons} of them run sluiced", lab.name());
+    if let Some((kind, why)) = lab.port_kind() {
+        println!("ports are {}: {why}", kind.as_str());
+    }
+    Ok(())
+}
+
+fn down(name: &str) -> Result<()> {
+    let found = with_spinner(|mut progress| {
+        progress(&format!("taking lab '{name}' down"));
+        Lab::down(name)
+    })?;
+    println!("lab '{name}' {}", if found { "is down" } else { "was not up" });
+    Ok(())
+}
+
+fn demonstrate(arguments: UpArguments, seconds: u16, sluice: Option<PathBuf>) -> Result<ExitCode> {
+    let interrupts = Interrupts::watch()?;
+    let options = arguments.options()?;
+    let settings = demo::Settings { seconds, sluice };
+    with_spinner(|progress| demo::run(options, &settings, &interrupts, progress))
+}
+
+/// A line on the terminal that shows the step in progress; nothing where standard error is no terminal.
+fn with_spinner<T>(work: impl FnOnce(Box<dyn FnMut(&str)>) -> Result<T>) -> Result<T> {
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let bar = ProgressBar::new_spinner().with_style(style);
+    let line = bar.clone();
+    let result = work(Box::new(move |step| {
+        line.enable_steady_tick(Duration::from_millis(200));
+        line.set_message(step.to_string());
+    }));
+    bar.finish_and_clear();
+    result
+}
+
+fn status(status: &LabStatus, json: bool) {
+    if json {
+        println!("{}", serde_json::to_string_pretty(status).unwrap_or_default());
+        return;
+    }
+    let kind = match (&status.port_kind, &status.port_kind_reason) {
+        (Some(kind), Some(why)) => format!(", ports {} ({why})", kind.as_str()),
+        _ => String::new(),
+    };
+    let state = if status.ready { "up" } else { "being built" };
+    let user = if status.user_namespace { " in a user namespace" } else { "" };
+    println!(
+        "lab {} ({}): {state}{user}, init is process {}{kind}",
+        status.name, status.topology, status.init.pid
+    );
+    println!("{}", table(status));
+}
+
+fn table(status: &LabStatus) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "node",
+        "kind",
+        "state",
+        "pid",
+        "interface",
+        "addresses",
+        "socket",
+    ]);
+    if stdin().is_terminal() && stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    for node in &status.nodes {
+        let up = |up| if up { "" } else { " (down)" };
+        let interfaces = node
+            .interfaces
+            .iter()
+            .map(|i| format!("{}{} mtu {}", i.name, up(i.up), i.mtu))
+            .collect::<Vec<_>>();
+        let addresses = node.interfaces.iter().map(|i| i.addresses.join(" ")).collect::<Vec<_>>();
+        table.add_row([
+            node.name.clone(),
+            node.kind.into(),
+            node.state.clone(),
+            node.pid.map_or(String::new(), |pid| pid.to_string()),
+            interfaces.join("\n"),
+            addresses.join("\n"),
+            node.socket.as_ref().map_or(String::new(), |path| path.display().to_string()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,170 @@
+//! Builds the links, devices, addresses, routes, offloads and rate limits of a topology, with the system's own programs.
+//!
+//! What is to be run is computed first (and tested without running it), then run node by node inside the node's namespaces. The
+//! programs go in batch mode, so a topology costs a few dozen processes, and their errors name the line that failed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ipnet::IpNet;
+
+use crate::error::{LabError, Result, While};
+use crate::namespaces::NodeNamespaces;
+use crate::process::ProcessIdentity;
+use crate::program::{batch, run};
+use crate::topology::{Link, Node, Topology, Vxlan};
+
+/// Set in every namespace before its interfaces exist: the kernel copies some of the machine's own values into a new namespace,
+/// and duplicate address detection would hold every IPv6 address back for a second.
+const DEFAULTS: [(&str, &str); 6] = [
+    ("net.ipv4.ip_forward", "0"),
+    ("net.ipv4.conf.all.rp_filter", "0"),
+    ("net.ipv4.conf.default.rp_filter", "0"),
+    ("net.ipv6.conf.all.forwarding", "0"),
+    ("net.ipv6.conf.all.accept_dad", "0"),
+    ("net.ipv6.conf.default.accept_dad", "0"),
+];
+
+/// Longest time that a rate limiter keeps a frame queued.
+const TBF_LATENCY: &str = "50ms";
+
+/// Builds everything of the topology that is not a process, in the namespaces of its nodes, given in their order. Called by
+/// init, whose identity is `init`.
+pub(crate) fn build(topology: &Topology, namespaces: &[NodeNamespaces], init: ProcessIdentity) -> Result<()> {
+    for node in namespaces {
+        node.inside(|| set_all(DEFAULTS.iter().copied()))?;
+    }
+    let paths: Vec<_> = namespaces.iter().map(|node| node.network_path(init)).collect();
+    batch("ip", &topology.links.iter().map(|link| create_pair(topology, &paths, link)).collect::<Vec<_>>())?;
+    for (n, node) in topology.nodes.iter().enumerate() {
+        namespaces[n].inside(|| configure(node, &ends(topology, n))).map_err(|error| at(node, error))?;
+    }
+    // Only now is every next hop's interface up.
+    for (node, namespaces) in topology.nodes.iter().zip(namespaces) {
+        namespaces.inside(|| batch("ip", &routes(node))).map_err(|error| at(node, error))?;
+    }
+    Ok(())
+}
+
+fn configure(node: &Node, ends: &[(usize, &Link)]) -> Result<()> {
+    offloads(node, ends)?;
+    batch("ip", &devices(node))?;
+    set_all(node.sysctls.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
+    set_all(data_path_parameters(node).iter().map(|(name, value)| (name.as_str(), *value)))?;
+    batch("ip", &addresses(node))?;
+    batch("bridge", &flood_lists(node))?;
+    batch("tc", &rate_limits(node, ends))
+}
+
+fn at(node: &Node, error: LabError) -> LabError {
+    LabError::Step(format!("node {}: {error}", node.name))
+}
+
+/// The node's interfaces and their links.
+fn ends(topology: &Topology, node: usize) -> Vec<(usize, &Link)> {
+    let both = topology.links.iter().flat_map(|link| link.ends.iter().map(move |end| (end, link)));
+    both.filter(|(end, _)| end.0 == node).map(|(end, link)| (end.1, link)).collect()
+}
+
+fn create_pair(topology: &Topology, namespaces: &[PathBuf], link: &Link) -> String {
+    let [a, b] = link.ends.map(|(n, i)| {
+        let interface = &topology.nodes[n].interfaces[i];
+        let mac = interface.mac.map_or(String::new(), |mac| format!(" address {mac}"));
+        format!(
+            "name {} netns {} mtu {}{mac} numtxqueues {queues} numrxqueues {queues}",
+            interface.name,
+            namespaces[n].display(),
+            link.mtu,
+            queues = interface.queues,
+        )
+    });
+    format!("link add {a} type veth peer {b}")
+}
+
+fn devices(node: &Node) -> Vec<String> {
+    let mut lines = Vec::new();
+    for vxlan in &node.vxlans {
+        let Vxlan { name, vni, local, .. } = vxlan;
+        lines.push(format!("link add name {name} type vxlan id {vni} local {local} dstport 4789"));
+        lines.extend(vxlan.mtu.map(|mtu| format!("link set dev {} mtu {mtu}", vxlan.name)));
+    }
+    for bridge in &node.bridges {
+        let mac = bridge.mac.map_or(String::new(), |mac| format!(" address {mac}"));
+        lines.push(format!(
+            "link add name {}{mac} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
+            bridge.name
+        ));
+        for member in &bridge.members {
+            lines.push(format!("link set dev {member} master {}", bridge.name));
+        }
+        lines.extend(bridge.mtu.map(|mtu| format!("link set dev {} mtu {mtu}", bridge.name)));
+    }
+    lines
+}
+
+/// The kernel leaves a data path's interfaces alone: it would answer neighbour discovery with an address of its own.
+fn data_path_parameters(node: &Node) -> Vec<(String, &'static str)> {
+    let interfaces = node.interfaces.iter().filter(|interface| interface.data_path);
+    interfaces.map(|interface| (format!("net.ipv6.conf.{}.disable_ipv6", interface.name), "1")).collect()
+}
+
+fn addresses(node: &Node) -> Vec<String> {
+    let add = |name: &str, address: &IpNet| {
+        let flags = if address.addr().is_ipv6() { " nodad" } else { "" };
+        format!("address add {address} dev {name}{flags}")
+    };
+    let mut lines = vec!["link set dev lo up".to_string()];
+    for interface in &node.interfaces {
+        lines.extend(interface.addresses.iter().map(|address| add(&interface.name, address)));
+        lines.push(format!("link set dev {} up", interface.name));
+    }
+    for bridge in &node.bridges {
+        lines.extend(bridge.addresses.iter().map(|address| add(&bridge.name, address)));
+    }
+    let devices =
+        node.vxlans.iter().map(|vxlan| &vxlan.name).chain(node.bridges.iter().map(|bridge| &bridge.name));
+    lines.extend(devices.map(|name| format!("link set dev {name} up")));
+    lines
+}
+
+/// The endpoints to which each VXLAN device copies what it has no address for; it learns the others from what arrives.
+fn flood_lists(node: &Node) -> Vec<String> {
+    let remotes =
+        node.vxlans.iter().flat_map(|vxlan| vxlan.remotes.iter().map(move |remote| (&vxlan.name, remote)));
+    remotes.map(|(name, remote)| format!("fdb append 00:00:00:00:00:00 dev {name} dst {remote}")).collect()
+}
+
+fn routes(node: &Node) -> Vec<String> {
+    node.routes.iter().map(|route| format!("route add {} via {}", route.prefix, route.via)).collect()
+}
+
+fn rate_limits(node: &Node, ends: &[(usize, &Link)]) -> Vec<String> {
+    let limited =
+        ends.iter().filter_map(|(interface, link)| Some((&node.interfaces[*interface].name, link.rate?)));
+    limited
+        .map(|(name, rate)| {
+            // A token bucket that holds 4 ms at the rate, and at least one large segment, reaches its rate on any timer.
+            let burst = (rate / 8 / 250).max(64 * 1024);
+            format!("qdisc add dev {name} root tbf rate {rate}bit burst {burst} latency {TBF_LATENCY}")
+        })
+        .collect()
+}
+
+fn offloads(node: &Node, ends: &[(usize, &Link)]) -> Result<()> {
+    for (interface, _) in ends.iter().filter(|(_, link)| !link.offloads) {
+        let name = &node.interfaces[*interface].name;
+        let switches = ["rx", "off", "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+        run(Command::new("ethtool").args(["-K", name]).args(switches), "")?;
+    }
+    Ok(())
+}
+
+/// Writes kernel parameters; the name's dots are slashes of the path.
+fn set_all<'a>(parameters: impl Iterator<Item = (&'a str, &'a str)>) -> Result<()> {
+    for (name, value) in parameters {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        fs::write(&path, value).doing(|| format!("setting {name} to {value}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Labs of plain Linux nodes, really built, as root and as an ordinary user: what they carry and what their commands say.
+
+mod support;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use support::{As, PAIR, Runner, text, until, with};
+
+fn carries_traffic(lab: &mut Runner) {
+    let name = lab.up("linux", "linux", &[]);
+    for (from, to) in [
+        ("web-1", "192.0.2.10"),
+        ("web-1", "10.10.20.12"),
+        ("web-2", "10.10.10.11"),
+        ("tester", "10.10.20.11"),
+    ] {
+        let output = lab.exec(&name, from, &["ping", "-c", "1", "-w", "5", to]);
+        assert!(output.status.success(), "{from} to {to}: {}", text(&output));
+    }
+    for (from, to) in
+        [("db-2", "2001:db8:0:2::10"), ("web-1", "2001:db8:10:20::12"), ("tester", "2001:db8:10:10::12")]
+    {
+        let output = lab.exec(&name, from, &["ping", "-c", "1", "-w", "5", to]);
+        assert!(output.status.success(), "{from} to {to}: {}", text(&output));
+    }
+    let status = lab.status(&name).unwrap();
+    assert_eq!((&status["ready"], &status["topology"]), (&true.into(), &"linux".into()));
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 10);
+    let web = lab.node(&name, "web-1");
+    assert_eq!(web["interfaces"][0]["name"], "eth0");
+    assert_eq!(web["interfaces"][0]["mac"], "02:00:00:00:0a:0b");
+    assert_eq!(web["interfaces"][0]["addresses"][0], "10.10.10.11/24");
+    let table = lab.ok(&["status", "--name", &name]);
+    assert!(table.contains("tep-hosts mtu 1700") && table.contains("198.51.100.1/30"), "{table}");
+
+    let again = lab.refused(&["up", "--topology", "linux", "--name", &name]);
+    assert!(again.contains("is up already"), "{again}");
+    let traces = lab.traces(&name);
+    assert!(traces.namespaces.len() >= 24 && traces.seen() == traces.namespaces.len());
+    assert!(lab.ok(&["down", "--name", &name]).contains("is down"));
+    traces.assert_gone();
+    assert!(lab.ok(&["down", "--name", &name]).contains("was not up"));
+    assert!(lab.refused(&["status", "--name", &name]).contains("is not up"));
+}
+
+#[test]
+fn carries_traffic_as_root() {
+    with(As::Root, carries_traffic);
+}
+
+#[test]
+fn carries_traffic_as_user() {
+    with(As::User, carries_traffic);
+}
+
+fn limits(lab: &mut Runner) {
+    let file = lab.file("pair.yaml", PAIR);
+    let name = lab.up("limits", &file, &[]);
+    let ping = |size: &str| {
+        lab.exec(&name, "a", &["ping", "-c", "1", "-w", "3", "-M", "do", "-s", size, "192.0.2.2"])
+    };
+    // 1,400 bytes are 1,372 of data, 8 of ICMP and 20 of IPv4.
+    assert!(ping("1372").status.success());
+    let refused = ping("1373");
+    assert!(!refused.status.success() && text(&refused).contains("1400"), "{}", text(&refused));
+
+    let listening = ["sh", "-c", "iperf3 --server --one-off --daemon --pidfile /dev/null"];
+    assert!(lab.exec(&name, "b", &listening).status.success());
+    let client = ["iperf3", "--json", "--client", "192.0.2.2", "--time", "2"];
+    let mut result = Value::Null;
+    until("an answer of iperf3", || {
+        result = serde_json::from_slice(&lab.exec(&name, "a", &client).stdout).unwrap();
+        result.get("error").is_none()
+    });
+    let rate = result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    assert!((0.5e8..1.3e8).contains(&rate), "the limit is 100 Mb/s, {rate} bit/s arrived");
+}
+
+#[test]
+fn mtu_and_rate_are_kept_as_root() {
+    with(As::Root, limits);
+}
+
+#[test]
+fn mtu_and_rate_are_kept_as_user() {
+    with(As::User, limits);
+}
+
+fn programs(lab: &mut Runner) {
+    let file = lab.file("pair.yaml", PAIR);
+    let name = lab.up("exec", &file, &[]);
+    for code in [0, 1, 7, 255] {
+        let output = lab.exec(&name, "a", &["sh", "-c", &format!("exit {code}")]);
+        assert_eq!(output.status.code(), Some(code));
+    }
+    assert_eq!(lab.exec(&name, "a", &["sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+    // Options of the program are its own.
+    let output = lab.exec(&name, "a", &["echo", "--name", "-x"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "--name -x\n");
+    assert_eq!(lab.exec(&name, "a", &["pwd"]).stdout, b"/\n");
+    // The node's own interfaces, also in /sys, and its own processes.
+    assert_eq!(lab.exec(&name, "a", &["ls", "/sys/class/net"]).stdout, b"eth0\nlo\n");
+
+    let mut child = lab
+        .command(&["exec", "--name", &name, "b", "--", "tr", "a-z", "A-Z"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"through and through").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"THROUGH AND THROUGH");
+
+    assert!(lab.refused(&["exec", "--name", &name, "c", "--", "true"]).contains("its nodes are a, b"));
+    assert!(
+        lab.refused(&["exec", "--name", &name, "a", "--", "no-such-program"])
+            .contains("starting no-such-program")
+    );
+    assert!(lab.refused(&["exec", "--name", "not-there", "a", "--", "true"]).contains("is not up"));
+}
+
+#[test]
+fn programs_run_in_nodes_as_root() {
+    with(As::Root, programs);
+}
+
+#[test]
+fn programs_run_in_nodes_as_user() {
+    with(As::User, programs);
+}
+
+fn termination(lab: &mut Runner) {
+    let file = lab.file("pair.yaml", PAIR);
+    let name = lab.up("signal", &file, &[]);
+    let ready = lab.directory().join("ready");
+    let script = format!("trap 'exit 42' TERM; touch {}; while :; do sleep 0.05; done", ready.display());
+    let mut child = lab.command(&["exec", "--name", &name, "a", "--", "sh", "-c", &script]).spawn().unwrap();
+    until("the trap", || ready.exists());
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+
+    // And a program that still runs does not outlive the lab.
+    let mut child = lab.command(&["exec", "--name", &name, "a", "--", "sleep", "600"]).spawn().unwrap();
+    lab.ok(&["down", "--name", &name]);
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+}
+
+#[test]
+fn sigterm_reaches_the_program_as_root() {
+    with(As::Root, termination);
+}
+
+#[test]
+fn sigterm_reaches_the_program_as_user() {
+    with(As::User, termination);
+}
+
+fn links(lab: &mut Runner) {
+    let file = lab.file("pair.yaml", PAIR);
+    let name = lab.up("link", &file, &[]);
+    let reaches = || lab.exec(&name, "a", &["ping", "-c", "1", "-w", "1", "192.0.2.2"]).status.success();
+    assert!(reaches());
+    lab.ok(&["link", "--name", &name, "b", "eth0", "down"]);
+    assert_eq!(lab.node(&name, "b")["interfaces"][0]["up"], false);
+    assert!(!reaches());
+    lab.ok(&["link", "--name", &name, "b", "eth0", "up"]);
+    assert!(reaches());
+    assert!(lab.refused(&["link", "--name", &name, "b", "eth9", "up"]).contains("eth9"));
+}
+
+#[test]
+fn links_go_down_and_up() {
+    with(As::Root, links);
+}
+
+fn two_at_once(lab: &mut Runner) {
+    let file = lab.file("pair.yaml", PAIR);
+    let first = lab.up("first", &file, &[]);
+    let second = lab.up("second", &file, &[]);
+    let (one, two) = (lab.traces(&first), lab.traces(&second));
+    let shared: Vec<_> = one.namespaces.intersection(&two.namespaces).collect();
+    assert!(shared.is_empty(), "{shared:?}");
+    lab.ok(&["down", "--name", &first]);
+    one.assert_gone();
+    assert!(lab.exec(&second, "a", &["ping", "-c", "1", "-w", "3", "2001:db8::2"]).status.success());
+    lab.ok(&["down", "--name", &second]);
+    two.assert_gone();
+}
+
+#[test]
+fn two_labs_coexist_as_root() {
+    with(As::Root, two_at_once);
+}
+
+#[test]
+fn two_labs_coexist_as_user() {
+    with(As::User, two_at_once);
+}
+
+fn bad_documents(lab: &mut Runner) {
+    let file = lab.file(
+        "bad.yaml",
+        &PAIR.replace("mtu: 1400", "mtu: 60").replace("name: b", "name: b\n    colour: red"),
+    );
+    let error = lab.refused(&["up", "--topology", &file]);
+    assert!(
+        error.contains("has 2 problem(s)") && error.contains("'colour'") && error.contains("at least 68"),
+        "{error}"
+    );
+    assert!(lab.refused(&["up", "--topology", "nowhere"]).contains("give one of demo, linux"));
+    assert!(lab.refused(&["up", "--topology", "linux", "--name", "../x"]).contains("cannot name a lab"));
+
+    // What only the kernel refuses leaves nothing, and the message says where.
+    let file = lab.file(
+        "late.yaml",
+        &PAIR.replace("name: a\n", "name: a\n    sysctls: {net.ipv4.no_such_parameter: 1}\n"),
+    );
+    let name = lab.name("late");
+    let error = lab.refused(&["up", "--topology", &file, "--name", &name]);
+    assert!(error.contains("node a: setting net.ipv4.no_such_parameter"), "{error}");
+    assert!(!lab.state(&name).exists());
+}
+
+#[test]
+fn bad_documents_are_refused_and_leave_nothing() {
+    with(As::Root, bad_documents);
+}
+
+#[test]
+fn bad_documents_are_refused_and_leave_nothing_as_user() {
+    with(As::User, bad_documents);
+}
