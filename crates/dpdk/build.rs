@@ -9,7 +9,11 @@ const LIBRARIES: &[&str] =
 
 fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=csrc/shim.c");
-    let library = match pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk") {
+    let library = match pkg_config::Config::new()
+        .atleast_version("22.11")
+        .cargo_metadata(false)
+        .probe("libdpdk")
+    {
         Ok(library) => library,
         Err(_) => {
             eprintln!(

@@ -42,13 +42,6 @@ impl FlowKey {
         IngressId(self.0[4] as u32)
     }
 
-    /// The same flow, entering elsewhere.
-    #[inline]
-    pub(crate) fn with_ingress(mut self, ingress: IngressId) -> Self {
-        self.0[4] = self.0[4] & !0xffff_ffff | u64::from(ingress.0);
-        self
-    }
-
     /// Flags of the packet: [`IPV6`], [`FRAGMENT`], [`NOT_IP`], [`MANY_EXTENSIONS`].
     #[inline]
     pub(crate) fn flags(&self) -> u8 {

@@ -136,7 +136,7 @@ impl FlowCache {
         let places = self.places(hash);
         let entries = self.entries_mut();
         for place in places {
-            let Some(entry) = entries.get_mut(place) else { return None };
+            let entry = entries.get_mut(place)?;
             if entry.holds(key) {
                 let seen = entry.last_seen();
                 if seen != now {

@@ -10,7 +10,7 @@ use sluice_wire::{EtherType, IpProtocol};
 use crate::drops::DropReason;
 use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG};
 use crate::snapshot::tunnel::vni_key;
-use crate::snapshot::{Ingress, IngressId, Snapshot};
+use crate::snapshot::{Ingress, IngressId, IngressKind, Snapshot};
 
 /// A packet's flow and where its headers are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +89,10 @@ fn parse_frame<const OUTER: bool>(
     let mut parsed = Parsed { frame: frame as u16, network: network as u16, ..Parsed::default() };
     parsed.key.0[4] = u64::from(id.0);
     if !(routed && ingress.layer3) {
+        // In the key, no MAC address stands for this node's.
+        if destination == 0 && matches!(ingress.kind, IngressKind::Uplink { .. } | IngressKind::Transit { .. }) {
+            return Err(DropReason::NotForThisNode);
+        }
         parsed.key.0[5] = destination << 16;
         parsed.key.0[6] = source << 16;
     }
@@ -153,7 +157,7 @@ fn parse_ipv4<const OUTER: bool>(
         }
         parsed.key.0[4] |= u64::from(u32::from_le_bytes(ports)) << 32;
     }
-    if fragment && OUTER && ingress.teps_v4.contains(&((parsed.key.0[0] >> 32) as u32)) && protocol == UDP {
+    if fragment && OUTER && routed && protocol == UDP && ingress.teps_v4.contains(&((parsed.key.0[0] >> 32) as u32)) {
         return Err(DropReason::OuterFragment);
     }
     Ok(parsed)
@@ -189,6 +193,10 @@ fn parse_ipv6<const OUTER: bool>(
             return Ok(parsed);
         }
         if walked.fragment {
+            let destination = u128::from(parsed.key.0[2]) | u128::from(parsed.key.0[3]) << 64;
+            if OUTER && routed && walked.protocol == UDP && ingress.teps_v6.contains(&destination) {
+                return Err(DropReason::OuterFragment);
+            }
             parsed.key.0[5] |= u64::from(FRAGMENT) | u64::from(walked.protocol) << 8;
             return Ok(parsed);
         }

@@ -6,11 +6,14 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -19,6 +22,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <rte_mempool.h>
 
 /* ---- layout shared with Rust: src/ffi.rs, struct MbufHeader ---- */
@@ -157,6 +161,65 @@ sluice_huge_pages_available(size_t bytes, uint32_t page_size_log2)
 		return -errno;
 	munmap(memory, bytes);
 	return 0;
+}
+
+struct file_list {
+	int *files;
+	uint32_t count;
+	uint32_t capacity;
+};
+
+static int
+add_file(const struct rte_memseg_list *list, const struct rte_memseg *segment, void *context)
+{
+	struct file_list *found = context;
+	int file = rte_memseg_get_fd_thread_unsafe(segment);
+
+	(void)list;
+	for (uint32_t index = 0; index < found->count; index++)
+		if (found->files[index] == file)
+			return 0;
+	if (file < 0 || found->count == found->capacity)
+		return -1;
+	found->files[found->count++] = file;
+	return 0;
+}
+
+/* The descriptors of the files that EAL's memory is in, each once; returns how many, or -1. */
+int
+sluice_memory_files(int *files, uint32_t capacity)
+{
+	struct file_list found = { .files = files, .count = 0, .capacity = capacity };
+
+	return rte_memseg_walk(add_file, &found) < 0 ? -1 : (int)found.count;
+}
+
+/* Device and number of the file behind a descriptor, which may be none. */
+int
+sluice_file_identity(int file, uint64_t identity[2])
+{
+	struct stat status;
+
+	if (fstat(file, &status) != 0)
+		return -errno;
+	identity[0] = status.st_dev;
+	identity[1] = status.st_ino;
+	return 0;
+}
+
+/* Another descriptor of the same file, the lowest free one from `least`. */
+int
+sluice_file_duplicate(int file, int least)
+{
+	int duplicate = fcntl(file, F_DUPFD_CLOEXEC, least);
+
+	return duplicate < 0 ? -errno : duplicate;
+}
+
+void
+sluice_file_close(int file)
+{
+	close(file);
 }
 
 int

@@ -19,10 +19,15 @@ pub struct CoreSet(Vec<usize>);
 impl CoreSet {
     /// The cores on which threads of this process may run: online, and in its cpuset where the system tells.
     pub fn available() -> Self {
-        let allowed = fs::read_to_string("/sys/fs/cgroup/cpuset.cpus.effective").ok().map(|text| parse_list(&text));
-        let online = fs::read_to_string("/sys/devices/system/cpu/online").map(|text| parse_list(&text)).unwrap_or_default();
+        let allowed =
+            fs::read_to_string("/sys/fs/cgroup/cpuset.cpus.effective").ok().map(|text| parse_list(&text));
+        let online = fs::read_to_string("/sys/devices/system/cpu/online")
+            .map(|text| parse_list(&text))
+            .unwrap_or_default();
         match allowed {
-            Some(allowed) if !allowed.is_empty() => Self(online.into_iter().filter(|core| allowed.contains(core)).collect()),
+            Some(allowed) if !allowed.is_empty() => {
+                Self(online.into_iter().filter(|core| allowed.contains(core)).collect())
+            }
             _ => Self(online),
         }
     }

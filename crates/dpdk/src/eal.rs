@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::log::{self, LogLevel};
+use crate::log::{self, LogLevel, LogSink};
 use crate::{CoreError, CoreSet, EalError, ffi, huge_pages, mempool};
 
 /// An EAL does not start a second time in a process, not even after it was cleaned up.
@@ -63,7 +63,7 @@ pub struct EalOptions {
     /// Least severe lines that reach `log`.
     pub log_level: LogLevel,
     /// Receives EAL's and the drivers' log, one line a call, from any thread. Without it the log is quiet.
-    pub log: Option<Box<dyn Fn(LogLevel, &str) + Send + Sync>>,
+    pub log: Option<LogSink>,
 }
 
 impl Default for EalOptions {
@@ -114,17 +114,21 @@ impl Eal {
     /// # Errors
     /// A second start, a core that does not exist, missing huge pages, addresses and names that are none, and EAL's own refusal.
     pub fn init(options: EalOptions) -> Result<Self, EalError> {
-        let EalOptions { memory_mebibytes, huge_pages, main_core, pci_devices, file_prefix, log_level, log } = options;
+        let EalOptions { memory_mebibytes, huge_pages, main_core, pci_devices, file_prefix, log_level, log } =
+            options;
         check(memory_mebibytes, main_core, &pci_devices, file_prefix.as_deref())?;
-        if STARTED.load(Ordering::Acquire) {
-            return Err(EalError::AlreadyStarted);
-        }
         let backing = choose_backing(huge_pages, memory_mebibytes)?;
         if STARTED.swap(true, Ordering::AcqRel) {
             return Err(EalError::AlreadyStarted);
         }
         log::open(log_level, log);
-        start(&arguments(backing, memory_mebibytes, main_core, &pci_devices, file_prefix.as_deref()))?;
+        let mut arguments =
+            arguments(backing, memory_mebibytes, main_core, &pci_devices, file_prefix.as_deref());
+        if log_level > LogLevel::Notice {
+            // Each driver has a level of its own, which stays at notice when only the global one is raised.
+            arguments.push(format!("--log-level=*:{}", log_level.to_dpdk()));
+        }
+        start(&arguments)?;
         Ok(Self(Arc::new(Inner { backing, pci_devices })))
     }
 
@@ -157,11 +161,17 @@ impl Drop for Inner {
 
 /// Whether a text is a full PCI address, `dddd:bb:dd.f` in hexadecimal.
 pub(crate) fn is_pci_address(text: &str) -> bool {
-    let fits = |(byte, pattern): (u8, u8)| if pattern == b'h' { byte.is_ascii_hexdigit() } else { byte == pattern };
+    let fits =
+        |(byte, pattern): (u8, u8)| if pattern == b'h' { byte.is_ascii_hexdigit() } else { byte == pattern };
     text.len() == 12 && text.bytes().zip(*b"hhhh:hh:hh.h").all(fits)
 }
 
-fn check(mebibytes: u32, main_core: Option<usize>, pci: &[String], prefix: Option<&str>) -> Result<(), EalError> {
+fn check(
+    mebibytes: u32,
+    main_core: Option<usize>,
+    pci: &[String],
+    prefix: Option<&str>,
+) -> Result<(), EalError> {
     if mebibytes < MIN_MEBIBYTES {
         return Err(EalError::TooLittleMemory(mebibytes));
     }
@@ -176,7 +186,9 @@ fn check(mebibytes: u32, main_core: Option<usize>, pci: &[String], prefix: Optio
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     match prefix {
-        Some(prefix) if prefix.is_empty() || !prefix.bytes().all(plain) => Err(EalError::FilePrefix(prefix.to_owned())),
+        Some(prefix) if prefix.is_empty() || !prefix.bytes().all(plain) => {
+            Err(EalError::FilePrefix(prefix.to_owned()))
+        }
         _ => Ok(()),
     }
 }
@@ -208,8 +220,12 @@ fn arguments(
     let mut add = |texts: &[&str]| arguments.extend(texts.iter().map(|text| (*text).to_owned()));
     match (backing, file_prefix) {
         // memif's zero-copy exports packet memory by file descriptor: one file for each kind of page.
-        (MemoryBacking::HugePages { .. }, None) => add(&["--in-memory", "--single-file-segments", "--no-telemetry"]),
-        (MemoryBacking::HugePages { .. }, Some(prefix)) => add(&["--single-file-segments", "--file-prefix", prefix]),
+        (MemoryBacking::HugePages { .. }, None) => {
+            add(&["--in-memory", "--single-file-segments", "--no-telemetry"])
+        }
+        (MemoryBacking::HugePages { .. }, Some(prefix)) => {
+            add(&["--single-file-segments", "--file-prefix", prefix])
+        }
         (MemoryBacking::OrdinaryPages, None) => add(&["--no-huge", "--no-shconf", "--no-telemetry"]),
         (MemoryBacking::OrdinaryPages, Some(prefix)) => add(&["--no-huge", "--file-prefix", prefix]),
     }
@@ -262,7 +278,9 @@ mod tests {
     #[test]
     fn pci_addresses_are_full_ones() {
         assert!(is_pci_address("0000:3b:00.0") && is_pci_address("0001:FF:1f.7"));
-        for wrong in ["3b:00.0", "0000:3b:00", "0000:3b:00:0", "0000.3b.00.0", "000g:3b:00.0", "", "0000:3b:00.00"] {
+        for wrong in
+            ["3b:00.0", "0000:3b:00", "0000:3b:00:0", "0000.3b.00.0", "000g:3b:00.0", "", "0000:3b:00.00"]
+        {
             assert!(!is_pci_address(wrong), "{wrong}");
         }
     }
@@ -270,10 +288,18 @@ mod tests {
     #[test]
     fn ordinary_pages_need_no_privileges_and_pci_only_what_was_allowed() {
         let plain = arguments(MemoryBacking::OrdinaryPages, 64, Some(1), &[], None).join(" ");
-        assert_eq!(plain, "sluice --lcores=0@(1) -m64 --no-huge --no-shconf --no-telemetry --iova-mode=va --no-pci");
+        assert_eq!(
+            plain,
+            "sluice --lcores=0@(1) -m64 --no-huge --no-shconf --no-telemetry --iova-mode=va --no-pci"
+        );
         let pci = ["0000:3b:00.0".to_owned()];
-        let nic = arguments(MemoryBacking::HugePages { page_size: 2 << 20 }, 1024, Some(0), &pci, Some("edge")).join(" ");
-        assert_eq!(nic, "sluice --lcores=0@(0) -m1024 --single-file-segments --file-prefix edge -a 0000:3b:00.0");
+        let nic =
+            arguments(MemoryBacking::HugePages { page_size: 2 << 20 }, 1024, Some(0), &pci, Some("edge"))
+                .join(" ");
+        assert_eq!(
+            nic,
+            "sluice --lcores=0@(0) -m1024 --single-file-segments --file-prefix edge -a 0000:3b:00.0"
+        );
     }
 
     #[test]
@@ -282,12 +308,16 @@ mod tests {
         let sentence = refused(EalOptions { memory_mebibytes: 8, ..Default::default() });
         assert!(sentence.contains("8 MiB") && sentence.contains("at least 32"), "{sentence}");
         let sentence = refused(EalOptions { main_core: Some(700), ..Default::default() });
-        assert!(sentence.contains("core 700 does not exist") && sentence.contains("cores of this process are 0"), "{sentence}");
+        assert!(
+            sentence.contains("core 700 does not exist") && sentence.contains("cores of this process are 0"),
+            "{sentence}"
+        );
         let sentence = refused(EalOptions { pci_devices: vec!["eth0".into()], ..Default::default() });
         assert!(sentence.contains("`eth0` is not a PCI address"), "{sentence}");
         let sentence = refused(EalOptions { file_prefix: Some("a/b".into()), ..Default::default() });
         assert!(sentence.contains("`a/b`"), "{sentence}");
-        let huge = EalOptions { memory_mebibytes: 1 << 30, huge_pages: HugePages::Required, ..Default::default() };
+        let huge =
+            EalOptions { memory_mebibytes: 1 << 30, huge_pages: HugePages::Required, ..Default::default() };
         let sentence = refused(huge);
         assert!(sentence.contains("vm.nr_hugepages=536870912"), "{sentence}");
     }

@@ -9,7 +9,9 @@ use crate::CoreSet;
 #[derive(Debug, thiserror::Error)]
 pub enum EalError {
     /// A process starts one EAL once; also after the first was dropped.
-    #[error("packet I/O (the DPDK EAL) was already started in this process: start it once and share the handle")]
+    #[error(
+        "packet I/O (the DPDK EAL) was already started in this process: start it once and share the handle"
+    )]
     AlreadyStarted,
     /// Huge pages are required and the kernel does not have enough free ones.
     #[error(
@@ -64,7 +66,9 @@ pub enum CoreError {
         source: io::Error,
     },
     /// The EAL has no room for another thread, or knows this one already.
-    #[error("the thread could not be registered for packet I/O ({source}): register a thread once, and at most 127 threads")]
+    #[error(
+        "the thread could not be registered for packet I/O ({source}): register a thread once, and at most 127 threads"
+    )]
     Register {
         /// The system's reason.
         source: io::Error,
@@ -96,7 +100,9 @@ pub enum MempoolError {
         data_room: u16,
     },
     /// Packet memory is used up.
-    #[error("memory pool `{name}` needs about {mebibytes} MiB and packet memory is used up: start with more memory or fewer mbufs")]
+    #[error(
+        "memory pool `{name}` needs about {mebibytes} MiB and packet memory is used up: start with more memory or fewer mbufs"
+    )]
     OutOfMemory {
         /// The pool.
         name: String,
@@ -117,7 +123,9 @@ pub enum MempoolError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MbufError {
     /// The packet does not fit into its first segment.
-    #[error("a packet of {length} bytes in {segments} segments does not fit into one: use a memory pool with a larger data room")]
+    #[error(
+        "a packet of {length} bytes in {segments} segments does not fit into one: use a memory pool with a larger data room"
+    )]
     DoesNotFit {
         /// Bytes of the packet.
         length: usize,
@@ -136,7 +144,9 @@ pub enum PortError {
     #[error("a port named `{0}` exists: remove it first or give this one another name")]
     Exists(String),
     /// A setting contains what the driver would read as another setting.
-    #[error("port `{port}`: {setting} `{value}` cannot be given to the driver: it must be 1 to 107 characters without `,`, `=` or spaces")]
+    #[error(
+        "port `{port}`: {setting} `{value}` cannot be given to the driver: it must be 1 to 107 characters without `,`, `=` or spaces"
+    )]
     Setting {
         /// The port.
         port: String,
@@ -158,7 +168,9 @@ pub enum PortError {
         range: String,
     },
     /// The network interface does not exist in this network namespace.
-    #[error("port `{port}`: interface {interface} does not exist in this network namespace: create it or correct the name (`ip link` lists them)")]
+    #[error(
+        "port `{port}`: interface {interface} does not exist in this network namespace: create it or correct the name (`ip link` lists them)"
+    )]
     NoInterface {
         /// The port.
         port: String,
@@ -192,7 +204,9 @@ pub enum PortError {
         address: String,
     },
     /// The device was not allowed when the EAL started.
-    #[error("port `{port}`: PCI device {address} was not allowed when packet I/O started: add it to the allowed devices and restart")]
+    #[error(
+        "port `{port}`: PCI device {address} was not allowed when packet I/O started: add it to the allowed devices and restart"
+    )]
     PciNotAllowed {
         /// The port.
         port: String,
@@ -200,7 +214,9 @@ pub enum PortError {
         address: String,
     },
     /// The device has a kernel driver that DPDK cannot use.
-    #[error("port `{port}`: no DPDK driver took PCI device {address}, which has the kernel driver {kernel_driver}: bind it with `dpdk-devbind.py --bind=vfio-pci {address}`")]
+    #[error(
+        "port `{port}`: no DPDK driver took PCI device {address}, which has the kernel driver {kernel_driver}: bind it with `dpdk-devbind.py --bind=vfio-pci {address}`"
+    )]
     PciDriver {
         /// The port.
         port: String,
@@ -221,6 +237,14 @@ pub enum PortError {
         state: &'static str,
         /// What to do.
         remedy: &'static str,
+    },
+    /// The port cannot share packet memory with its peer.
+    #[error("port `{port}` cannot do without copying: {reason}")]
+    ZeroCopy {
+        /// The port.
+        port: String,
+        /// Why, and what to do.
+        reason: &'static str,
     },
     /// The driver refused.
     #[error("port `{port}`: the driver could not {action}: {reason}")]

@@ -143,6 +143,10 @@ unsafe extern "C" {
     pub(crate) fn sluice_eal_cleanup() -> c_int;
     pub(crate) safe fn sluice_cycles_per_second() -> u64;
     pub(crate) safe fn sluice_huge_pages_available(bytes: usize, page_size_log2: u32) -> c_int;
+    pub(crate) fn sluice_memory_files(files: *mut c_int, capacity: u32) -> c_int;
+    pub(crate) fn sluice_file_identity(file: c_int, identity: *mut u64) -> c_int;
+    pub(crate) safe fn sluice_file_duplicate(file: c_int, least: c_int) -> c_int;
+    pub(crate) fn sluice_file_close(file: c_int);
     pub(crate) fn sluice_thread_register() -> c_int;
     pub(crate) fn sluice_thread_unregister();
     pub(crate) safe fn sluice_lcore_id() -> u32;
@@ -166,11 +170,19 @@ unsafe extern "C" {
     pub(crate) fn sluice_mbuf_read(mbuf: *const MbufHeader, to: *mut u8, length: u32);
     pub(crate) fn sluice_mbuf_chain(head: *mut MbufHeader, tail: *mut MbufHeader) -> c_int;
 
-    pub(crate) fn sluice_device_add(bus: *const c_char, name: *const c_char, arguments: *const c_char) -> c_int;
+    pub(crate) fn sluice_device_add(
+        bus: *const c_char,
+        name: *const c_char,
+        arguments: *const c_char,
+    ) -> c_int;
     pub(crate) fn sluice_device_remove(bus: *const c_char, name: *const c_char) -> c_int;
     pub(crate) fn sluice_port_by_name(name: *const c_char, port: *mut u16) -> c_int;
     pub(crate) fn sluice_port_information(port: u16, info: *mut RawPortInfo) -> c_int;
-    pub(crate) fn sluice_port_configure(port: u16, config: *const RawPortConfig, pool: *mut RawMempool) -> c_int;
+    pub(crate) fn sluice_port_configure(
+        port: u16,
+        config: *const RawPortConfig,
+        pool: *mut RawMempool,
+    ) -> c_int;
     pub(crate) fn sluice_port_start(port: u16) -> c_int;
     pub(crate) fn sluice_port_stop(port: u16) -> c_int;
     pub(crate) fn sluice_port_close(port: u16) -> c_int;

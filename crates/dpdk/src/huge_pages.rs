@@ -12,12 +12,10 @@ const MEBIBYTE: usize = 1 << 20;
 /// A mapping of huge pages reserves them or fails at once, so that trying one is an exact answer: it counts what other processes
 /// have reserved but not touched, which `/proc/meminfo` does not.
 pub(crate) fn available(mebibytes: u32) -> Option<usize> {
-    page_sizes(Path::new("/sys/kernel/mm/hugepages"))
-        .into_iter()
-        .find(|size| {
-            let bytes = (mebibytes as usize * MEBIBYTE).next_multiple_of(*size);
-            ffi::sluice_huge_pages_available(bytes, size.trailing_zeros()) == 0
-        })
+    page_sizes(Path::new("/sys/kernel/mm/hugepages")).into_iter().find(|size| {
+        let bytes = (mebibytes as usize * MEBIBYTE).next_multiple_of(*size);
+        ffi::sluice_huge_pages_available(bytes, size.trailing_zeros()) == 0
+    })
 }
 
 /// The machine's huge page sizes in bytes, largest first, from folders named like `hugepages-2048kB`.

@@ -21,11 +21,13 @@
 
 mod cores;
 mod eal;
+mod engine_buffer;
 mod error;
 mod ffi;
 mod huge_pages;
 mod log;
 mod mbuf;
+mod memory_files;
 mod mempool;
 mod port;
 mod queue;
@@ -34,7 +36,7 @@ mod statistics;
 pub use cores::{CoreSet, WorkerRegistration, cycles, pin_to_core};
 pub use eal::{Eal, EalOptions, HugePages, MemoryBacking};
 pub use error::{CoreError, EalError, MbufError, MempoolError, PortError};
-pub use log::LogLevel;
+pub use log::{LogLevel, LogSink};
 pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig};
 pub use port::{MemifRole, MemifSettings, PciIdentity, Port, PortConfig, PortInfo, PortKind, Queues};

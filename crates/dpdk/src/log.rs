@@ -9,9 +9,10 @@ use crate::ffi;
 /// How many of the latest lines are kept to explain an error.
 const KEPT_LINES: usize = 16;
 
-type Sink = Box<dyn Fn(LogLevel, &str) + Send + Sync>;
+/// What receives the log: one line a call, from any thread.
+pub type LogSink = Box<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-static SINK: OnceLock<Sink> = OnceLock::new();
+static SINK: OnceLock<LogSink> = OnceLock::new();
 static RECENT: Mutex<VecDeque<(LogLevel, String)>> = Mutex::new(VecDeque::new());
 
 /// Severity of a log line, as in syslog (RFC 5424, section 6.2.1), most severe first.
@@ -53,7 +54,7 @@ impl LogLevel {
 }
 
 /// Sends the log to `sink` (nowhere without one) from now on. Called once, before the EAL starts.
-pub(crate) fn open(level: LogLevel, sink: Option<Sink>) {
+pub(crate) fn open(level: LogLevel, sink: Option<LogSink>) {
     if let Some(sink) = sink {
         // The EAL starts once, so that the cell is empty; a second sink would be ignored.
         let _ = SINK.set(sink);
@@ -73,7 +74,8 @@ pub(crate) fn forget() {
 /// The most telling line since [`forget`]: the first error, else the first warning, else the text of the errno.
 pub(crate) fn explain(errno: i32) -> String {
     let lines = recent();
-    let first = |wanted: LogLevel| lines.iter().find(|(level, _)| *level == wanted).map(|(_, text)| text.clone());
+    let first =
+        |wanted: LogLevel| lines.iter().find(|(level, _)| *level == wanted).map(|(_, text)| text.clone());
     first(LogLevel::Error)
         .or_else(|| first(LogLevel::Warning))
         .unwrap_or_else(|| std::io::Error::from_raw_os_error(errno.abs()).to_string())

@@ -15,14 +15,23 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use kind::{MemifRole, MemifSettings, PortKind};
 
-use crate::ffi::{self, RawExtendedName, RawExtendedValue, RawLink, RawPortConfig, RawPortInfo, RawStatistics};
-use crate::{Eal, ExtendedStatistic, Link, Mempool, PortError, RxQueue, Statistics, TxQueue, log};
+use crate::ffi::{
+    self, RawExtendedName, RawExtendedValue, RawLink, RawPortConfig, RawPortInfo, RawStatistics,
+};
+use crate::{
+    Eal, ExtendedStatistic, Link, MemoryBacking, Mempool, PortError, RxQueue, Statistics, TxQueue, log,
+    memory_files,
+};
 
 /// Bytes of a frame beside its payload: Ethernet header and one 802.1Q tag pair (802.1ad); the frame check sequence is not in memory.
 const FRAME_OVERHEAD: u16 = 14 + 8;
+
+/// How long a server may take to accept a memif client that does not copy. It answers in less than a millisecond when it runs.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a port is used.
 #[derive(Debug, Clone)]
@@ -127,6 +136,7 @@ struct Inner {
     id: u16,
     bus: &'static str,
     device: CString,
+    zero_copy: bool,
     configuration: Option<Configuration>,
     /// The device is EAL's: it stays while the port does.
     _eal: Eal,
@@ -180,7 +190,13 @@ impl Port {
         {
             return Err(PortError::PciNotAllowed { port: name.to_owned(), address: address.clone() });
         }
-        let refused = |reason: String| PortError::Driver { port: name.to_owned(), action: "create the device", reason };
+        let zero_copy = kind.is_zero_copy();
+        if zero_copy && eal.memory_backing() == MemoryBacking::OrdinaryPages {
+            let reason = "packet memory is in ordinary pages: start with huge pages, or let the port copy";
+            return Err(PortError::ZeroCopy { port: name.to_owned(), reason });
+        }
+        let refused =
+            |reason: String| PortError::Driver { port: name.to_owned(), action: "create the device", reason };
         let bus = CString::new(device.bus).map_err(|error| refused(error.to_string()))?;
         let text = CString::new(device.name).map_err(|error| refused(error.to_string()))?;
         let arguments = CString::new(device.arguments).map_err(|error| refused(error.to_string()))?;
@@ -202,7 +218,10 @@ impl Port {
             pci_driver_error(name, kind).unwrap_or_else(|| refused("it made no network port".to_owned()))
         })?;
         let (name, bus, _eal) = (name.to_owned(), device.bus, eal.clone());
-        Ok(Self { started: None, inner: Arc::new(Inner { name, id, bus, device: text, configuration: None, _eal }) })
+        Ok(Self {
+            started: None,
+            inner: Arc::new(Inner { name, id, bus, device: text, zero_copy, configuration: None, _eal }),
+        })
     }
 
     /// The name it was given.
@@ -221,7 +240,9 @@ impl Port {
     /// Only if the driver does not answer.
     pub fn info(&self) -> Result<PortInfo, PortError> {
         let raw = self.raw_info()?;
-        let text = |bytes: &[u8; 64]| String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned();
+        let text = |bytes: &[u8; 64]| {
+            String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned()
+        };
         let device = text(&raw.device);
         let pci = (self.inner.bus == "pci").then(|| pci_identity(&kind::pci_folder(&device))).flatten();
         Ok(PortInfo {
@@ -251,7 +272,11 @@ impl Port {
         let raw = raw_config(&self.inner.name, config, &info, self.inner.bus)?;
         let name = self.inner.name.clone();
         let Some(inner) = Arc::get_mut(&mut self.inner) else {
-            return Err(PortError::State { port: name, state: "started", remedy: "stop it before it is configured" });
+            return Err(PortError::State {
+                port: name,
+                state: "started",
+                remedy: "stop it before it is configured",
+            });
         };
         log::forget();
         // SAFETY: the port exists and is stopped: a started one would share `inner`. The pool outlives its use, since it is kept.
@@ -270,7 +295,7 @@ impl Port {
         Ok(())
     }
 
-    /// Starts the port and hands out its queues. A memif port may still wait for its peer: see [`Port::link`].
+    /// Starts the port and hands out its queues. A memif port may still wait for its peer: see [`Port::link`] and [`MemifRole`].
     ///
     /// # Errors
     /// A port that is not configured or runs already, and the driver's own refusal.
@@ -282,17 +307,13 @@ impl Port {
         let Some(configuration) = &self.inner.configuration else {
             return Err(state("not configured", "configure it before it starts"));
         };
-        log::forget();
-        // SAFETY: the port exists and is configured.
-        let result = unsafe { ffi::sluice_port_start(self.inner.id) };
-        if result != 0 {
-            return Err(self.inner.driver_error("start", result));
-        }
-        let started = Arc::new(Started { inner: Arc::clone(&self.inner) });
+        let started = Arc::new(self.inner.start()?);
         let (id, pool) = (self.inner.id, configuration.mempool.raw().cast_const());
-        let pool = configuration.fast_free.then_some(pool);
-        let receive = (0..configuration.receive_queues).map(|queue| RxQueue::new(id, queue, Arc::clone(&started)));
-        let transmit = (0..configuration.transmit_queues).map(|queue| TxQueue::new(id, queue, pool, Arc::clone(&started)));
+        let pool = (configuration.fast_free || self.inner.zero_copy).then_some(pool);
+        let receive =
+            (0..configuration.receive_queues).map(|queue| RxQueue::new(id, queue, Arc::clone(&started)));
+        let transmit = (0..configuration.transmit_queues)
+            .map(|queue| TxQueue::new(id, queue, pool, Arc::clone(&started)));
         let queues = Queues { receive: receive.collect(), transmit: transmit.collect() };
         self.started = Some(started);
         Ok(queues)
@@ -317,12 +338,7 @@ impl Port {
     /// # Errors
     /// Only if the driver does not answer.
     pub fn link(&self) -> Result<Link, PortError> {
-        let mut raw = RawLink::default();
-        // SAFETY: the port exists; `raw` lives during the call.
-        match unsafe { ffi::sluice_port_link(self.inner.id, &raw mut raw) } {
-            0 => Ok(raw.into()),
-            error => Err(self.inner.driver_error("tell its link state", error)),
-        }
+        self.inner.link()
     }
 
     /// Basic counters. Never stops the workers.
@@ -350,7 +366,9 @@ impl Port {
         let mut names = vec![RawExtendedName { name: [0; 64] }; count as usize];
         let mut values = vec![RawExtendedValue { id: 0, value: 0 }; count as usize];
         // SAFETY: the port exists; both arrays have `count` elements.
-        let filled = unsafe { ffi::sluice_port_extended(self.inner.id, values.as_mut_ptr(), names.as_mut_ptr(), count) };
+        let filled = unsafe {
+            ffi::sluice_port_extended(self.inner.id, values.as_mut_ptr(), names.as_mut_ptr(), count)
+        };
         let filled = usize::try_from(filled).map_err(|_| failed(filled))?.min(count as usize);
         let named = |value: &RawExtendedValue| {
             let name = &names.get(usize::try_from(value.id).ok()?)?.name;
@@ -385,6 +403,39 @@ impl Port {
 }
 
 impl Inner {
+    /// Starts the device; without copying, waits until the server has accepted.
+    fn start(self: &Arc<Self>) -> Result<Started, PortError> {
+        let _guard = if self.zero_copy { Some(memory_files::guard(&self.name)?) } else { None };
+        log::forget();
+        // SAFETY: the port exists and is configured.
+        let result = unsafe { ffi::sluice_port_start(self.id) };
+        if result != 0 {
+            return Err(self.driver_error("start", result));
+        }
+        let started = Started { inner: Arc::clone(self) };
+        if self.zero_copy {
+            let end = Instant::now() + ACCEPT_LIMIT;
+            while !self.link()?.up {
+                if Instant::now() > end {
+                    let reason = "the server did not accept: start its side of the link first";
+                    return Err(PortError::ZeroCopy { port: self.name.clone(), reason });
+                }
+                // The driver tells of a link by no event.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(started)
+    }
+
+    fn link(&self) -> Result<Link, PortError> {
+        let mut raw = RawLink::default();
+        // SAFETY: the port exists; `raw` lives during the call.
+        match unsafe { ffi::sluice_port_link(self.id, &raw mut raw) } {
+            0 => Ok(raw.into()),
+            error => Err(self.driver_error("tell its link state", error)),
+        }
+    }
+
     fn driver_error(&self, action: &'static str, errno: i32) -> PortError {
         PortError::Driver { port: self.name.clone(), action, reason: log::explain(errno) }
     }
@@ -406,15 +457,38 @@ fn largest_mtu(info: &RawPortInfo) -> u16 {
     stated.min(info.max_receive_frame.saturating_sub(overhead)).min(u32::from(u16::MAX)) as u16
 }
 
-fn raw_config(port: &str, config: &PortConfig, info: &RawPortInfo, bus: &str) -> Result<RawPortConfig, PortError> {
+fn raw_config(
+    port: &str,
+    config: &PortConfig,
+    info: &RawPortInfo,
+    bus: &str,
+) -> Result<RawPortConfig, PortError> {
     let (receive, transmit) = (u64::from(config.receive_queues), u64::from(config.transmit_queues));
     kind::check_range(port, "the number of receive queues", receive, 1, u64::from(info.max_receive_queues))?;
-    kind::check_range(port, "the number of transmit queues", transmit, 1, u64::from(info.max_transmit_queues))?;
+    kind::check_range(
+        port,
+        "the number of transmit queues",
+        transmit,
+        1,
+        u64::from(info.max_transmit_queues),
+    )?;
     let room = config.mempool.config().data_room.saturating_sub(ffi::HEADROOM + FRAME_OVERHEAD);
-    kind::check_range(port, "the MTU, for the buffers of its memory pool,", u64::from(config.mtu), 68, u64::from(room))?;
+    kind::check_range(
+        port,
+        "the MTU, for the buffers of its memory pool,",
+        u64::from(config.mtu),
+        68,
+        u64::from(room),
+    )?;
     let largest = largest_mtu(info);
     if bus == "pci" {
-        kind::check_range(port, "the MTU", u64::from(config.mtu), u64::from(info.min_mtu), u64::from(largest))?;
+        kind::check_range(
+            port,
+            "the MTU",
+            u64::from(config.mtu),
+            u64::from(info.min_mtu),
+            u64::from(largest),
+        )?;
     }
     let offered = |offload: u64| info.transmit_offloads & offload;
     Ok(RawPortConfig {
@@ -438,7 +512,9 @@ fn raw_config(port: &str, config: &PortConfig, info: &RawPortInfo, bus: &str) ->
 fn pci_driver_error(port: &str, kind: &PortKind) -> Option<PortError> {
     let PortKind::Pci { address } = kind else { return None };
     let bound = fs::read_link(kind::pci_folder(address).join("driver")).ok();
-    let kernel_driver = bound.and_then(|path| Some(path.file_name()?.to_str()?.to_owned())).unwrap_or_else(|| "none".to_owned());
+    let kernel_driver = bound
+        .and_then(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .unwrap_or_else(|| "none".to_owned());
     Some(PortError::PciDriver { port: port.to_owned(), address: address.clone(), kernel_driver })
 }
 

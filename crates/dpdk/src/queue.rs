@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
+use crate::Mbuf;
 use crate::ffi::{self, RawMempool};
 use crate::port::Started;
-use crate::Mbuf;
 
 /// A receive queue. It may move to another thread but not be shared; the port cannot stop while it exists.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub struct RxQueue {
 pub struct TxQueue {
     port: u16,
     queue: u16,
-    /// The pool that all packets must come from, if the driver gives buffers back without looking.
-    fast_free_pool: Option<*const RawMempool>,
+    /// The pool that all packets must come from: where the driver gives buffers back without looking, or the peer reads them itself.
+    only_pool: Option<*const RawMempool>,
     unfit: u64,
     _started: Arc<Started>,
     _not_sync: PhantomData<Cell<()>>,
@@ -69,8 +69,13 @@ impl RxQueue {
 }
 
 impl TxQueue {
-    pub(crate) fn new(port: u16, queue: u16, fast_free_pool: Option<*const RawMempool>, started: Arc<Started>) -> Self {
-        Self { port, queue, fast_free_pool, unfit: 0, _started: started, _not_sync: PhantomData }
+    pub(crate) fn new(
+        port: u16,
+        queue: u16,
+        only_pool: Option<*const RawMempool>,
+        started: Arc<Started>,
+    ) -> Self {
+        Self { port, queue, only_pool, unfit: 0, _started: started, _not_sync: PhantomData }
     }
 
     /// DPDK's number of the port, as in [`Mbuf::port`].
@@ -83,7 +88,8 @@ impl TxQueue {
         self.queue
     }
 
-    /// Packets dropped because they broke the promise of [`crate::PortConfig::one_pool`]: of another pool or in several segments.
+    /// Packets dropped because they were of another pool or in several segments, where the port cannot send those: with
+    /// [`crate::PortConfig::one_pool`] or [`crate::MemifSettings::zero_copy`].
     pub fn unfit_packets(&self) -> u64 {
         self.unfit
     }
@@ -92,7 +98,7 @@ impl TxQueue {
     /// front, in order: the caller tries again or drops them ([`Mbuf::free_bulk`]).
     #[inline]
     pub fn transmit<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
-        if let Some(pool) = self.fast_free_pool
+        if let Some(pool) = self.only_pool
             && !batch.iter().all(|mbuf| mbuf.is_plain_mbuf_of(pool))
         {
             self.drop_unfit(batch, pool);
@@ -107,7 +113,8 @@ impl TxQueue {
         // Should a driver panic the process ends, since panics do not cross from C.
         unsafe {
             let first = batch.as_mut_ptr();
-            let sent = usize::from(ffi::sluice_transmit(self.port, self.queue, first.cast(), offered)).min(count);
+            let sent =
+                usize::from(ffi::sluice_transmit(self.port, self.queue, first.cast(), offered)).min(count);
             batch.set_len(count - sent);
             if sent < count {
                 std::ptr::copy(first.add(sent), first, count - sent);
@@ -121,5 +128,50 @@ impl TxQueue {
         let before = batch.len();
         batch.retain(|mbuf| mbuf.is_plain_mbuf_of(pool));
         self.unfit += (before - batch.len()) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Eal, EalOptions, HugePages, Mempool, MempoolConfig, Port, PortConfig, PortKind};
+
+    /// No virtual driver offers MBUF_FAST_FREE: the check that makes it safe is tried on a queue that claims to have it.
+    #[test]
+    fn a_queue_for_one_pool_sends_only_plain_packets_of_that_pool() {
+        let huge_pages = HugePages::Off;
+        let eal = Eal::init(EalOptions { memory_mebibytes: 64, huge_pages, ..Default::default() }).unwrap();
+        let config = MempoolConfig { count: 255, cache: 0, ..Default::default() };
+        let own = Mempool::new(&eal, "own", config.clone()).unwrap();
+        let other = Mempool::new(&eal, "other", config).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kind = PortKind::Pcap { receive: None, transmit: folder.path().join("out.pcap") };
+        let mut port = Port::new(&eal, "file", &kind).unwrap();
+        port.configure(&PortConfig { one_pool: true, ..PortConfig::new(own.clone()) }).unwrap();
+        let mut queues = port.start().unwrap();
+        assert_eq!(queues.transmit[0].only_pool, None, "the driver does not offer it");
+        queues.transmit[0].only_pool = Some(own.raw());
+
+        let mut batch: ArrayVec<Mbuf, 8> = ArrayVec::new();
+        let mut chain = own.allocate_with(b"chain").unwrap();
+        chain.append(own.allocate_with(b"ed").unwrap()).unwrap();
+        batch.extend([own.allocate_with(b"first").unwrap(), other.allocate_with(b"foreign").unwrap(), chain]);
+        batch.push(own.allocate_with(b"second").unwrap());
+        assert_eq!(queues.transmit[0].transmit(&mut batch), 2);
+        assert_eq!((batch.len(), queues.transmit[0].unfit_packets()), (0, 2));
+        assert_eq!(port.statistics().unwrap().transmitted_bytes, 11);
+        assert_eq!(
+            (own.in_use(), other.in_use()),
+            (0, 0),
+            "what was not sent was given back to its own pool"
+        );
+    }
+
+    #[test]
+    fn queues_and_packets_may_move_to_a_worker() {
+        fn moves<T: Send>() {}
+        moves::<RxQueue>();
+        moves::<TxQueue>();
+        moves::<Mbuf>();
     }
 }

@@ -1,12 +1,16 @@
 //! Packet memory: every operation on a packet against the same operation on a plain vector, and the pool's accounting.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod common;
 
 use std::sync::OnceLock;
 
 use arrayvec::ArrayVec;
 use proptest::prelude::*;
-use sluice_dpdk::{CoreError, Eal, Mbuf, MbufError, Mempool, MempoolConfig, MempoolError, WorkerRegistration, cycles};
+use sluice_dpdk::{
+    CoreError, Eal, Mbuf, MbufError, Mempool, MempoolConfig, MempoolError, WorkerRegistration, cycles,
+};
 
 fn eal() -> &'static Eal {
     static EAL: OnceLock<Eal> = OnceLock::new();
@@ -195,7 +199,8 @@ fn every_buffer_comes_back_to_its_pool_whatever_way_it_is_dropped() {
 
 #[test]
 fn pools_that_cannot_be_are_refused_with_a_remedy() {
-    let refused = |name: &str, config: MempoolConfig| Mempool::new(eal(), name, config).unwrap_err().to_string();
+    let refused =
+        |name: &str, config: MempoolConfig| Mempool::new(eal(), name, config).unwrap_err().to_string();
     let sentence = refused("no spaces", MempoolConfig::default());
     assert!(sentence.contains("`no spaces` cannot name a memory pool"), "{sentence}");
     let sentence = refused("cache", MempoolConfig { count: 100, cache: 90, ..Default::default() });
@@ -206,10 +211,14 @@ fn pools_that_cannot_be_are_refused_with_a_remedy() {
 
 #[test]
 fn registered_threads_have_their_own_cache_and_number() {
-    let pool = Mempool::new(eal(), "caches", MempoolConfig { count: 1023, cache: 128, ..Default::default() }).unwrap();
+    let pool = Mempool::new(eal(), "caches", MempoolConfig { count: 1023, cache: 128, ..Default::default() })
+        .unwrap();
     let work = || {
         let registration = WorkerRegistration::new(eal()).unwrap();
-        assert!(matches!(WorkerRegistration::new(eal()), Err(CoreError::Register { .. })), "registered already");
+        assert!(
+            matches!(WorkerRegistration::new(eal()), Err(CoreError::Register { .. })),
+            "registered already"
+        );
         for _ in 0..1000 {
             let mut batch: ArrayVec<Mbuf, 64> = ArrayVec::new();
             assert_eq!(pool.allocate_bulk(&mut batch, 64), 64);

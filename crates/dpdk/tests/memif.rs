@@ -1,5 +1,7 @@
 //! Shared-memory ports: both sides in one process, traffic both ways, several queues.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod common;
 
 use arrayvec::ArrayVec;
@@ -10,17 +12,28 @@ fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
     let eal = common::start_eal();
     let pool = common::small_pool(&eal, "memif");
     let folder = tempfile::tempdir().unwrap();
-    let side = |name: &str, role| {
-        let settings = MemifSettings { ring_size_log2: 9, ..MemifSettings::new(folder.path().join("memif.sock"), 7, role) };
+    let side = |name: &str, socket: &str, role| {
+        let settings =
+            MemifSettings { ring_size_log2: 9, ..MemifSettings::new(folder.path().join(socket), 7, role) };
         let mut port = Port::new(&eal, name, &PortKind::Memif(settings)).unwrap();
-        let config = PortConfig { receive_queues: 2, transmit_queues: 2, mtu: 2000, ..PortConfig::new(pool.clone()) };
+        let config =
+            PortConfig { receive_queues: 2, transmit_queues: 2, mtu: 2000, ..PortConfig::new(pool.clone()) };
         port.configure(&config).unwrap();
         port
     };
-    let (mut server, mut client) = (side("server", MemifRole::Server), side("client", MemifRole::Client));
+    let sentence = side("alone", "nobody.sock", MemifRole::Client).start().unwrap_err().to_string();
+    let expected = "`alone`: the driver could not start: memif_connect_client(): Failed to connect socket";
+    assert!(sentence.contains(expected), "{sentence}");
+
+    let mut server = side("server", "memif.sock", MemifRole::Server);
+    let mut client = side("client", "memif.sock", MemifRole::Client);
     let (mut at_server, mut at_client) = (server.start().unwrap(), client.start().unwrap());
     common::wait_for_link(&server);
     common::wait_for_link(&client);
+    // The client offers buffers to the server when it first asks for packets.
+    for queue in &mut at_client.receive {
+        assert_eq!(queue.receive(&mut ArrayVec::<Mbuf, 1>::new()), 0);
+    }
 
     let frames = common::frames(300, 2000);
     for queue in 0..2 {
@@ -36,7 +49,9 @@ fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
     let mut sent = 0;
     let mut batch: ArrayVec<Mbuf, 64> = ArrayVec::new();
     loop {
-        while let Some(mbuf) = (!batch.is_full()).then(|| pool.allocate_with(&frames[(sent + batch.len()) % 300])).flatten() {
+        while let Some(mbuf) =
+            (!batch.is_full()).then(|| pool.allocate_with(&frames[(sent + batch.len()) % 300])).flatten()
+        {
             batch.push(mbuf);
         }
         match at_server.transmit[0].transmit(&mut batch) {
@@ -57,6 +72,16 @@ fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
     assert_eq!(at_server.transmit[1].transmit(&mut batch), 1);
     let whole = common::receive_frames(&mut at_client.receive[1], 1);
     assert_eq!(whole, [[frames[5].as_slice(), frames[6].as_slice()].concat()]);
+
+    // The client restarts, as it does when the server was gone.
+    drop(at_client);
+    client.stop().unwrap();
+    common::wait_for("the link to go down", || !server.link().unwrap().up);
+    let mut at_client = client.start().unwrap();
+    common::wait_for_link(&client);
+    common::wait_for_link(&server);
+    common::send_all(&mut at_client.transmit[0], &pool, &frames[..50]);
+    assert_eq!(common::receive_frames(&mut at_server.receive[0], 50), frames[..50]);
 
     // A peer that goes away takes the link down.
     drop(at_client);

@@ -1,5 +1,7 @@
 //! Capture-file ports: what goes in comes out byte by byte; the life of a port; and what it says when something is missing.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod common;
 
 use std::path::Path;
@@ -7,7 +9,8 @@ use std::sync::{Mutex, OnceLock};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{
-    Eal, EalError, EalOptions, Mbuf, MemifRole, MemifSettings, Mempool, MempoolConfig, Port, PortConfig, PortError, PortKind,
+    Eal, EalError, EalOptions, Mbuf, MemifRole, MemifSettings, Mempool, MempoolConfig, Port, PortConfig,
+    PortError, PortKind,
 };
 
 fn eal() -> &'static Eal {
@@ -80,7 +83,10 @@ fn frames_pass_from_file_to_file_byte_by_byte() {
         assert_eq!((statistics.received_bytes, statistics.transmitted_bytes), (bytes as u64, bytes as u64));
         let extended = port.extended_statistics().unwrap();
         assert_eq!(extended.iter().find(|counter| counter.name == "rx_good_packets").unwrap().value, 500);
-        assert_eq!(extended.iter().find(|counter| counter.name == "tx_q0_bytes").unwrap().value, bytes as u64);
+        assert_eq!(
+            extended.iter().find(|counter| counter.name == "tx_q0_bytes").unwrap().value,
+            bytes as u64
+        );
         port.reset_statistics().unwrap();
         assert_eq!(port.statistics().unwrap(), Default::default());
     }
@@ -148,7 +154,8 @@ fn ports_that_cannot_be_say_what_is_missing() {
     let missing = folder.path().join("missing.pcap");
     let sentence = refused("a", capture_kind(&missing, &folder.path().join("out.pcap")));
     assert!(sentence.contains("missing.pcap cannot be read (No such file"), "{sentence}");
-    let sentence = refused("a", PortKind::Pcap { receive: None, transmit: "/no-such-folder/out.pcap".into() });
+    let sentence =
+        refused("a", PortKind::Pcap { receive: None, transmit: "/no-such-folder/out.pcap".into() });
     assert!(sentence.contains("the folder of /no-such-folder/out.pcap does not exist"), "{sentence}");
     let packet = PortKind::AfPacket { interface: "nothere0".into(), queues: 1, slot_bytes: 2048 };
     let sentence = refused("a", packet);
@@ -159,12 +166,25 @@ fn ports_that_cannot_be_say_what_is_missing() {
     assert!(sentence.contains("the slot size is 3000 and must be a power of two"), "{sentence}");
     let sentence = refused("a", PortKind::Pci { address: "ffff:1f:00.0".into() });
     assert!(sentence.contains("there is no PCI device ffff:1f:00.0"), "{sentence}");
+    if let Some(device) =
+        std::fs::read_dir("/sys/bus/pci/devices").ok().and_then(|mut devices| devices.next())
+    {
+        let address = device.unwrap().file_name().into_string().unwrap();
+        let sentence = refused("a", PortKind::Pci { address: address.clone() });
+        assert!(
+            sentence.contains(&format!("PCI device {address} was not allowed when packet I/O started")),
+            "{sentence}"
+        );
+    }
     let sentence = refused("a b", PortKind::Tap { interface: "t0".into() });
     assert!(sentence.contains("`a b` cannot name a port"), "{sentence}");
     let mut memif = MemifSettings::new(folder.path().join("s"), 0, MemifRole::Server);
     memif.zero_copy = true;
     let sentence = refused("a", PortKind::Memif(memif.clone()));
-    assert!(sentence.contains("only the client side can"), "{sentence}");
+    assert!(sentence.contains("only the client side of a memif can"), "{sentence}");
+    let client = MemifSettings { role: MemifRole::Client, ..memif.clone() };
+    let sentence = refused("a", PortKind::Memif(client));
+    assert!(sentence.contains("packet memory is in ordinary pages: start with huge pages"), "{sentence}");
     memif = MemifSettings { zero_copy: false, ring_size_log2: 15, ..memif };
     let sentence = refused("a", PortKind::Memif(memif));
     assert!(sentence.contains("the ring size (log2) is 15 and must be from 1 to 14"), "{sentence}");
@@ -182,7 +202,10 @@ fn configurations_that_cannot_be_name_the_limit() {
     let sentence = refused(PortConfig { receive_queues: 40_000, ..config.clone() });
     assert!(sentence.contains("receive queues is 40000 and must be from 1 to"), "{sentence}");
     let sentence = refused(PortConfig { mtu: 9000, ..config.clone() });
-    assert!(sentence.contains("the MTU, for the buffers of its memory pool, is 9000 and must be from 68 to 2026"), "{sentence}");
+    assert!(
+        sentence.contains("the MTU, for the buffers of its memory pool, is 9000 and must be from 68 to 2026"),
+        "{sentence}"
+    );
 }
 
 #[test]

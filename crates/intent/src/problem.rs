@@ -169,6 +169,16 @@ impl Findings {
         self.push(Problem { position: None, path, message: message.into() });
     }
 
+    /// Notes a problem; its path and sentence are only made where it is kept.
+    pub(crate) fn report_with(&mut self, problem: impl FnOnce() -> (Path, String)) {
+        if self.problems.len() < MAX_PROBLEMS {
+            let (path, message) = problem();
+            self.report(path, message);
+        } else {
+            self.omitted += 1;
+        }
+    }
+
     /// Notes a problem whose position is known.
     pub(crate) fn report_at(&mut self, position: Position, path: Path, message: impl Into<String>) {
         self.push(Problem { position: Some(position), path, message: message.into() });

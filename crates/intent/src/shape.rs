@@ -74,7 +74,7 @@ pub(crate) fn judge(value: &mut Value, findings: &mut Findings) -> Repairs {
                 repairs.broken.insert(part(&path));
             }
         }
-        findings.report(path, phrase::sentence(&error, value));
+        findings.report_with(|| (path, phrase::sentence(&error, value)));
     }
     for path in foreign {
         remove(value, &path);
@@ -82,12 +82,12 @@ pub(crate) fn judge(value: &mut Value, findings: &mut Findings) -> Repairs {
     repairs
 }
 
-/// A field whose name is not known, and what it probably is.
+/// The fields of unknown names in one mapping.
 struct Misnamed {
-    /// The mapping that holds it.
+    /// The mapping.
     parent: Path,
-    name: String,
-    meant: Option<String>,
+    /// Each name, with the known one that it resembles.
+    fields: HashMap<String, Option<String>>,
 }
 
 /// Renames or removes the fields with unknown names and notes them; returns whether any was renamed.
@@ -97,28 +97,38 @@ fn repair_names(value: &mut Value, repairs: &mut Repairs, findings: &mut Finding
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else { continue };
         let parent = path_of(&error, value);
         let known = phrase::known_fields(&error);
-        for name in unexpected.iter().take(MAX_PROBLEMS) {
-            let absent = known.iter().copied().filter(|field| error.instance().get(*field).is_none());
-            let meant = suggest::nearest(name, absent).map(str::to_owned);
-            findings.report(parent.clone().field(name.clone()), phrase::unknown_field(name, &known));
-            misnamed.push(Misnamed { parent: parent.clone(), name: name.clone(), meant });
+        let absent: Vec<_> =
+            known.iter().copied().filter(|field| error.instance().get(*field).is_none()).collect();
+        let mut fields = HashMap::new();
+        for (position, name) in unexpected.iter().enumerate() {
+            // A mapping of a thousand misspelt names is no document; looking for what they mean would take long.
+            let meant = (position < MAX_PROBLEMS)
+                .then(|| suggest::nearest(name, absent.iter().copied()))
+                .flatten()
+                .map(str::to_owned);
+            findings
+                .report_with(|| (parent.clone().field(name.clone()), phrase::unknown_field(name, &known)));
+            fields.insert(name.clone(), meant);
         }
-        if unexpected.len() > MAX_PROBLEMS {
-            let message = format!("and {} more unknown fields", unexpected.len() - MAX_PROBLEMS);
-            findings.report(parent.clone(), message);
-            let rest = unexpected.iter().skip(MAX_PROBLEMS).cloned();
-            misnamed.extend(rest.map(|name| Misnamed { parent: parent.clone(), name, meant: None }));
-        }
+        misnamed.push(Misnamed { parent, fields });
     }
     let mut renamed = false;
-    for Misnamed { parent, name, meant } in misnamed {
+    for Misnamed { parent, fields: mut unknown } in misnamed {
         let Some(Value::Object(fields)) = lookup(value, &parent) else { continue };
-        // `swap_remove` would be quicker, but the order of the fields is the order of the messages.
-        let Some(content) = fields.shift_remove(&name) else { continue };
-        if let Some(meant) = meant.filter(|meant| !fields.contains_key(meant)) {
-            fields.insert(meant.clone(), content);
-            repairs.renamed.insert(parent.field(meant), name);
-            renamed = true;
+        let written = std::mem::take(fields);
+        for (name, content) in written {
+            match unknown.remove(&name) {
+                None => {
+                    fields.insert(name, content);
+                }
+                // Of several fields that resemble the same one, the first is taken for it.
+                Some(Some(meant)) if !fields.contains_key(&meant) => {
+                    fields.insert(meant.clone(), content);
+                    repairs.renamed.insert(parent.clone().field(meant), name);
+                    renamed = true;
+                }
+                Some(_) => {}
+            }
         }
     }
     renamed

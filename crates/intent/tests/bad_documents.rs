@@ -3,6 +3,8 @@
 //! After a change of the messages, `UPDATE_EXPECTED=1 cargo test -p sluice-intent --test bad_documents` writes the files anew;
 //! read their difference before keeping it.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the exemption for tests does not reach.
+
 use std::path::{Path, PathBuf};
 
 fn bad_documents() -> Vec<PathBuf> {

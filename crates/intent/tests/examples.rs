@@ -1,5 +1,7 @@
 //! The examples that users start from pass every check, and the schema accepts them.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the exemption for tests does not reach.
+
 use std::path::{Path, PathBuf};
 
 use sluice_intent::plan::{Location, Plan, Replication, Tier, Via};

@@ -1,8 +1,16 @@
 //! Properties over random documents: valid ones pass and survive being written and read; mutilated ones never panic.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, which the exemption for tests does not reach.
+
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use sluice_intent::document::Document;
-use sluice_intent::plan::{Plan, Replication, Tier, Via};
+use sluice_intent::plan::{
+    Encapsulation, Location, Plan, Replication, StaticRoute, Tier, Transit, UplinkInterface, Via,
+};
 use sluice_intent::testing::{arbitrary_document, arbitrary_plan};
 
 fn plan(document: &Document) -> Plan {
@@ -30,7 +38,7 @@ fn assert_promises(plan: &Plan) {
     }
     for workload in &plan.workloads {
         let segment = &plan.segments[workload.segment.index()];
-        if let sluice_intent::plan::Location::RemoteTep(remote) = workload.location {
+        if let Location::RemoteTep(remote) = workload.location {
             assert_eq!(segment.remote_teps.contains(&remote), segment.replication == Replication::Source);
         }
     }
@@ -51,6 +59,67 @@ fn assert_promises(plan: &Plan) {
             };
             assert!(link_local || subnets.iter().any(|subnet| subnet.contains(&hop.address)));
         }
+    }
+}
+
+/// The schema as other tools read it, without our formats.
+static SCHEMA: LazyLock<jsonschema::Validator> =
+    LazyLock::new(|| jsonschema::validator_for(&sluice_intent::schema()).unwrap());
+
+/// Generators that never yield something test nothing about it.
+#[test]
+fn the_generator_reaches_every_feature() {
+    let mut runner = TestRunner::deterministic();
+    let plans: Vec<Plan> =
+        (0..300).map(|_| arbitrary_plan().new_tree(&mut runner).unwrap().current()).collect();
+    let count = |feature: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| feature(plan)).count();
+    let tier0 = |plan: &Plan, feature: &dyn Fn(&[UplinkInterface], Option<&Transit>) -> bool| {
+        plan.gateways.iter().any(|gateway| {
+            matches!(&gateway.tier, Tier::Tier0 { interfaces, transit } if feature(interfaces, transit.as_ref()))
+        })
+    };
+    let hops = |plan: &Plan, feature: &dyn Fn(&StaticRoute) -> bool| {
+        plan.gateways.iter().any(|gateway| gateway.static_routes.iter().any(feature))
+    };
+    let own = |plan: &Plan, transit: Option<&Transit>| {
+        transit.is_some_and(|transit| transit.service_routers.iter().any(|router| router.edge == plan.name))
+    };
+    let features: [(&str, usize); 18] = [
+        ("IPv6 TEP", count(&|plan| plan.teps.iter().any(|tep| tep.address.addr().is_ipv6()))),
+        ("IPv4 TEP", count(&|plan| plan.teps.iter().any(|tep| tep.address.addr().is_ipv4()))),
+        ("TEP with VLAN", count(&|plan| plan.teps.iter().any(|tep| tep.vlan.is_some()))),
+        ("no TEP", count(&|plan| plan.teps.is_empty())),
+        ("VXLAN", count(&|plan| plan.segments.iter().any(|s| s.encapsulation == Encapsulation::Vxlan))),
+        ("no replication", count(&|plan| plan.segments.iter().any(|s| s.replication == Replication::None))),
+        (
+            "segment of two families",
+            count(&|plan| plan.segments.iter().any(|s| s.gateway_addresses.len() == 2)),
+        ),
+        ("remote", count(&|p| p.workloads.iter().any(|w| matches!(w.location, Location::RemoteTep(_))))),
+        (
+            "local",
+            count(&|p| p.workloads.iter().any(|w| matches!(w.location, Location::Port { vlan: None, .. }))),
+        ),
+        (
+            "tagged",
+            count(&|p| {
+                p.workloads.iter().any(|w| matches!(w.location, Location::Port { vlan: Some(_), .. }))
+            }),
+        ),
+        (
+            "linked tier-1",
+            count(&|p| p.gateways.iter().any(|g| matches!(g.tier, Tier::Tier1 { link: Some(_) }))),
+        ),
+        ("interface", count(&|plan| tier0(plan, &|i, _| i.iter().any(|i| i.vlan.is_none())))),
+        ("interface with VLAN", count(&|plan| tier0(plan, &|i, _| i.iter().any(|i| i.vlan.is_some())))),
+        ("transit to others only", count(&|plan| tier0(plan, &|_, t| t.is_some() && !own(plan, t)))),
+        ("own service router", count(&|plan| tier0(plan, &|_, t| own(plan, t)))),
+        ("ECMP", count(&|plan| hops(plan, &|route| route.next_hops.len() > 1))),
+        ("blackhole", count(&|plan| hops(plan, &|route| route.next_hops.is_empty()))),
+        ("IPv6 route", count(&|p| hops(p, &|r| r.prefix.addr().is_ipv6() && !r.next_hops.is_empty()))),
+    ];
+    for (feature, count) in features {
+        assert!(count >= 15, "only {count} of 300 plans have: {feature}");
     }
 }
 
@@ -77,7 +146,7 @@ proptest! {
     #[test]
     fn the_schema_accepts_generated_documents(document in arbitrary_document()) {
         let value = serde_json::to_value(&document).unwrap();
-        prop_assert!(jsonschema::is_valid(&sluice_intent::schema(), &value));
+        prop_assert!(SCHEMA.is_valid(&value));
     }
 
     #[test]

@@ -76,7 +76,12 @@ enum Action {
     #[command(hide = true)]
     LaunchInit { state: PathBuf, claimant: i32 },
     #[command(hide = true)]
-    RunInit { state: PathBuf, claimant: i32 },
+    RunInit {
+        state: PathBuf,
+        claimant: i32,
+        #[arg(long)]
+        user_namespace: bool,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -133,7 +138,9 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
         Action::Down { which } => down(&which.lab()?)?,
         Action::Demo { up, seconds, sluice } => return demonstrate(up, seconds, sluice),
         Action::LaunchInit { state, claimant } => init::launch(&StateDirectory::at(&state)?, claimant)?,
-        Action::RunInit { state, claimant } => init::run(&StateDirectory::at(&state)?, claimant)?,
+        Action::RunInit { state, claimant, user_namespace } => {
+            init::run(&StateDirectory::at(&state)?, claimant, user_namespace)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -65,6 +65,7 @@ pub(crate) fn run(
     let lab = Lab::up_guarded(options, interrupts, &mut progress)?;
     let mut report = Report::default();
     perform(&Stage { lab: &lab, script: &script, settings }, &mut report, &mut progress);
+    interrupts.settle();
     progress("taking the lab down");
     let down = Lab::down(lab.name());
     interrupts.release();

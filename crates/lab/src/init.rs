@@ -19,7 +19,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stdout, setsid};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Watch, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use crate::error::{LabError, Result, While};
@@ -27,7 +27,7 @@ use crate::event::Event;
 use crate::namespaces::NodeNamespaces;
 use crate::process::ProcessIdentity;
 use crate::state::{DaemonStatus, PortKind, Settings, StateDirectory, Status};
-use crate::topology::{Node, Topology};
+use crate::topology::{Node, Topology, with_port_kind};
 use crate::{namespaces, network, probe};
 
 /// Between two attempts to connect to a control socket. That a socket accepts cannot be waited for, only tried.
@@ -38,6 +38,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const LOG_LINES: usize = 15;
 
 /// The hidden arguments with which the program starts itself: the command that mounts [`crate::LabArguments`] is `lab`.
+/// `claimant` is the pid of whoever brings the lab up.
 pub(crate) fn arguments(step: &str, state: &StateDirectory, claimant: i32) -> Vec<String> {
     let state = state.path().display().to_string();
     ["lab", step, &state, &claimant.to_string()].map(String::from).to_vec()
@@ -51,33 +52,33 @@ pub(crate) fn launch(state: &StateDirectory, claimant: i32) -> Result<()> {
         Ok(user_namespace) => user_namespace,
         Err(error) => return Event::Failed { why: error.to_string() }.tell(),
     };
-    state.write("status.json", &Status { user_namespace, ..Status::default() })?;
-    let log = File::create(state.file("init.log")).doing(|| "creating init.log".into())?;
+    // Nothing is written to the directory here: this process is not recorded, so `down` could not wait for it.
     let mut init = Command::new("/proc/self/exe");
-    init.arg0("sluice")
-        .args(arguments("run-init", state, claimant))
-        .stdin(Stdio::null())
-        .stderr(log)
-        .current_dir("/");
+    init.arg0("sluice").args(arguments("run-init", state, claimant)).stdin(Stdio::null()).current_dir("/");
+    init.args(user_namespace.then_some("--user-namespace"));
     init.spawn().doing(|| "starting the lab's init".into())?;
     Ok(())
 }
 
 /// Second step: PID 1. Returns when the lab was told to end; the process must end then.
-pub(crate) fn run(state: &StateDirectory, claimant: i32) -> Result<()> {
-    // Before anything is made, so that whatever is made can be found.
-    state.record_init(claimant)?;
+pub(crate) fn run(state: &StateDirectory, claimant: i32, user_namespace: bool) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .doing(|| "starting init".into())?;
-    match runtime.block_on(Init::new(state)?.live()) {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            let told = Event::Failed { why: error.to_string() }.tell();
-            told.and(Err(error))
+    runtime.block_on(async {
+        // A PID 1 without a handler would not see SIGTERM, and from its record on it must.
+        let terminate = signal(SignalKind::terminate()).doing(|| "watching for SIGTERM".into())?;
+        let child = signal(SignalKind::child()).doing(|| "watching for ended processes".into())?;
+        // Before anything is made, so that whatever is made can be found.
+        state.record_init(claimant)?;
+        let result = Init::new(state, user_namespace)?.live(terminate, child).await;
+        if let Err(error) = &result {
+            // When nobody listens any more, the log still has it.
+            let _ = Event::Failed { why: error.to_string() }.tell();
         }
-    }
+        result
+    })
 }
 
 struct Init<'a> {
@@ -90,7 +91,7 @@ struct Init<'a> {
 }
 
 impl<'a> Init<'a> {
-    fn new(state: &'a StateDirectory) -> Result<Self> {
+    fn new(state: &'a StateDirectory, user_namespace: bool) -> Result<Self> {
         let lost =
             |file: &str| LabError::Step(format!("{} is missing or unreadable", state.file(file).display()));
         let path = state.file("topology.yaml").display().to_string();
@@ -98,15 +99,12 @@ impl<'a> Init<'a> {
             state,
             topology: Topology::load(&path)?,
             settings: state.read("settings.json").ok_or_else(|| lost("settings.json"))?,
-            status: state.read("status.json").ok_or_else(|| lost("status.json"))?,
+            status: Status { user_namespace, ..Status::default() },
             namespaces: Vec::new(),
         })
     }
 
-    async fn live(mut self) -> Result<()> {
-        // From here on SIGTERM ends the lab in order; a PID 1 without a handler would not see it.
-        let mut terminate = signal(SignalKind::terminate()).doing(|| "watching for SIGTERM".into())?;
-        let mut child = signal(SignalKind::child()).doing(|| "watching for ended processes".into())?;
+    async fn live(mut self, mut terminate: Watch, mut child: Watch) -> Result<()> {
         self.build()?;
         let (mut terminated, result) = tokio::select! {
             result = self.wait_for_daemons() => (false, result),
@@ -253,7 +251,7 @@ impl<'a> Init<'a> {
     }
 
     /// SIGTERM to every sluiced, SIGKILL to those that still run five seconds later. Whatever else runs dies with init.
-    async fn stop(mut self, child: &mut tokio::signal::unix::Signal) -> Result<()> {
+    async fn stop(mut self, child: &mut Watch) -> Result<()> {
         let deadline = Instant::now() + STOP_PATIENCE;
         self.signal_running(Signal::SIGTERM);
         while self.running().next().is_some() {
@@ -282,19 +280,6 @@ impl<'a> Init<'a> {
     }
 }
 
-/// The document with the kind of every port that names an interface and no kind.
-fn with_port_kind(document: &Map<String, Value>, kind: PortKind) -> Map<String, Value> {
-    let mut document = document.clone();
-    let ports =
-        document.get_mut("ports").and_then(Value::as_array_mut).map_or(&mut [][..], Vec::as_mut_slice);
-    for port in
-        ports.iter_mut().filter_map(Value::as_object_mut).filter(|port| port.contains_key("interface"))
-    {
-        port.entry("kind").or_insert_with(|| kind.as_str().into());
-    }
-    document
-}
-
 /// The end of a log, for an error message.
 fn last_lines(path: &Path) -> String {
     let text = fs::read(path).unwrap_or_default();
@@ -308,21 +293,7 @@ fn last_lines(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn port_kind_is_filled_in_only_where_missing() {
-        let document = json!({"ports": [
-            {"name": "a", "interface": "eth0"},
-            {"name": "b", "interface": "eth1", "kind": "tap"},
-            {"name": "c", "kind": "pci", "address": "0000:00:01.0"},
-        ]});
-        let filled = with_port_kind(document.as_object().unwrap(), PortKind::AfXdp);
-        let kinds: Vec<_> = filled["ports"].as_array().unwrap().iter().map(|port| &port["kind"]).collect();
-        assert_eq!(kinds, ["af_xdp", "tap", "pci"]);
-    }
 
     #[test]
     fn only_the_end_of_a_log_is_shown() {

@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM to a command that brings a lab up: the lab is taken down before the command ends.
 
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -14,6 +15,7 @@ use crate::state::StateDirectory;
 #[derive(Clone, Default)]
 pub(crate) struct Interrupts {
     lab: Arc<Mutex<Option<StateDirectory>>>,
+    arrived: Arc<AtomicBool>,
 }
 
 impl Interrupts {
@@ -24,6 +26,7 @@ impl Interrupts {
         let watching = interrupts.clone();
         thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
+                watching.arrived.store(true, Ordering::SeqCst);
                 watching.take_down();
                 process::exit(128 + signal);
             }
@@ -39,6 +42,14 @@ impl Interrupts {
     /// From now on a signal takes nothing down.
     pub(crate) fn release(&self) {
         *self.lab.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Never returns once a signal has arrived: what fails from then on fails because the lab is being taken down, and the
+    /// watching thread ends the process.
+    pub(crate) fn settle(&self) {
+        while self.arrived.load(Ordering::SeqCst) {
+            thread::park();
+        }
     }
 
     fn take_down(&self) {

@@ -140,6 +140,7 @@ impl Lab {
         match lab.start(&settings, progress) {
             Ok(()) => Ok(lab),
             Err(error) => {
+                interrupts.settle();
                 lab.state.tear_down()?;
                 Err(error)
             }

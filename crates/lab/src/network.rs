@@ -168,3 +168,49 @@ fn set_all<'a>(parameters: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linux() -> Topology {
+        Topology::load("linux").unwrap()
+    }
+
+    #[test]
+    fn pair_is_made_inside_its_namespaces() {
+        let topology = linux();
+        let paths: Vec<_> = (0..topology.nodes.len()).map(|n| PathBuf::from(format!("/ns/{n}"))).collect();
+        let web = topology.links.iter().find(|link| topology.nodes[link.ends[1].0].name == "web-1").unwrap();
+        assert_eq!(
+            create_pair(&topology, &paths, web),
+            "link add name web-1 netns /ns/4 mtu 1500 numtxqueues 1 numrxqueues 1 type veth peer \
+             name eth0 netns /ns/6 mtu 1500 address 02:00:00:00:0a:0b numtxqueues 1 numrxqueues 1"
+        );
+    }
+
+    #[test]
+    fn rate_limit_is_for_both_ends_with_a_burst_of_four_milliseconds() {
+        let mut topology = linux();
+        topology.links[0].rate = Some(1_000_000_000);
+        for name in ["tester", "tor"] {
+            let n = topology.nodes.iter().position(|node| node.name == name).unwrap();
+            let lines = rate_limits(&topology.nodes[n], &ends(&topology, n));
+            let [line] = lines.as_slice() else { panic!("{lines:?}") };
+            assert!(line.ends_with("root tbf rate 1000000000bit burst 500000 latency 50ms"), "{line}");
+        }
+        topology.links[0].rate = Some(1_000_000);
+        let n = topology.nodes.iter().position(|node| node.name == "tester").unwrap();
+        assert!(rate_limits(&topology.nodes[n], &ends(&topology, n))[0].contains("burst 65536"));
+    }
+
+    #[test]
+    fn kernel_keeps_off_interfaces_of_a_data_path() {
+        let topology = Topology::load("demo").unwrap();
+        let host = topology.node("host-1").unwrap();
+        let names: Vec<_> = data_path_parameters(host).into_iter().map(|(name, _)| name).collect();
+        let expected = ["fp-eth0", "web-1", "db-1"].map(|name| format!("net.ipv6.conf.{name}.disable_ipv6"));
+        assert_eq!(names, expected);
+        assert!(data_path_parameters(topology.node("tor").unwrap()).is_empty());
+    }
+}

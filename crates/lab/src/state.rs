@@ -13,7 +13,8 @@
 //!   log/NODE.log     output of sluiced
 //! ```
 //!
-//! Every change of who owns the directory happens under a lock on its parent directory, which is held for moments only.
+//! Every change of who owns the directory happens under a lock on its parent directory, held for moments, and by `down` until
+//! init has ended.
 //! Uses no port of the machine: everything that listens does so inside the lab's namespaces or on a socket in this directory.
 
 use std::collections::BTreeMap;
@@ -55,6 +56,9 @@ impl PortKind {
         }
     }
 }
+
+/// Attempts to remove a directory into which somebody still writes.
+const REMOVE_ATTEMPTS: usize = 100;
 
 /// What init is asked to do, beside the topology.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -220,12 +224,21 @@ impl StateDirectory {
             .or_else(|| self.read::<Claim>("claim.json").map(|claim| claim.by).filter(|by| by.is_alive()))
     }
 
+    /// Removes the directory. Whoever brings the lab up may still write into it until it finds itself without a claim, so a
+    /// file that appears meanwhile is removed by another attempt.
     fn remove(&self) -> Result<()> {
-        match fs::remove_dir_all(self.path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let attempt = || match fs::remove_dir_all(self.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        let mut result = attempt();
+        for _ in 0..REMOVE_ATTEMPTS {
+            if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+                break;
+            }
+            result = attempt();
         }
-        .doing(|| format!("removing {}", self.path().display()))
+        result.doing(|| format!("removing {}", self.path().display()))
     }
 
     fn lock(&self) -> Result<File> {

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use sluice_wire::MacAddr;
 
 use crate::error::{LabError, Result, While};
+use crate::state::PortKind;
 
 /// Largest MTU of a link on which a data path may have an AF_XDP port: packet, headroom and metadata share one page.
 pub const MAX_XDP_MTU: u16 = 3498;
@@ -208,6 +209,19 @@ pub struct LogicalSwitches {
     pub node: String,
     /// Names of segments.
     pub names: Vec<String>,
+}
+
+/// The document with the kind of every port that names an interface and no kind.
+pub(crate) fn with_port_kind(document: &Map<String, Value>, kind: PortKind) -> Map<String, Value> {
+    let mut document = document.clone();
+    let ports =
+        document.get_mut("ports").and_then(Value::as_array_mut).map_or(&mut [][..], Vec::as_mut_slice);
+    for port in
+        ports.iter_mut().filter_map(Value::as_object_mut).filter(|port| port.contains_key("interface"))
+    {
+        port.entry("kind").or_insert_with(|| kind.as_str().into());
+    }
+    document
 }
 
 impl Topology {

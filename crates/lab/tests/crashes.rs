@@ -1,5 +1,7 @@
 //! Labs whose parts die: sluiced, init, and `up` itself. A stub takes sluiced's place; what is tested is the lab.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
 use std::process::{Command, Stdio};
@@ -199,7 +201,7 @@ fn stale(lab: &mut Runner) {
     lab.ok(&["up", "--topology", &file, "--name", &name]);
     assert_ne!(pid(&lab.status(&name).unwrap()["init"]["pid"]), init);
     assert!(lab.exec(&name, "a", &["ping", "-c", "1", "-w", "3", "192.0.2.2"]).status.success());
-    assert!(traces.namespaces.is_disjoint(&lab.traces(&name).namespaces));
+    traces.assert_no_holders();
 }
 
 #[test]

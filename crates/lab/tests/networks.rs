@@ -1,8 +1,10 @@
 //! Labs of plain Linux nodes, really built, as root and as an ordinary user: what they carry and what their commands say.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
@@ -68,16 +70,37 @@ fn limits(lab: &mut Runner) {
     let refused = ping("1373");
     assert!(!refused.status.success() && text(&refused).contains("1400"), "{}", text(&refused));
 
-    let listening = ["sh", "-c", "iperf3 --server --one-off --daemon --pidfile /dev/null"];
-    assert!(lab.exec(&name, "b", &listening).status.success());
-    let client = ["iperf3", "--json", "--client", "192.0.2.2", "--time", "2"];
-    let mut result = Value::Null;
-    until("an answer of iperf3", || {
-        result = serde_json::from_slice(&lab.exec(&name, "a", &client).stdout).unwrap();
-        result.get("error").is_none()
-    });
-    let rate = result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-    assert!((0.5e8..1.3e8).contains(&rate), "the limit is 100 Mb/s, {rate} bit/s arrived");
+    // A busy machine may starve a measurement, but none may exceed the limit, and the best comes near it.
+    let mut best: f64 = 0.0;
+    for _ in 0..3 {
+        let rate = tcp_rate(lab, &name);
+        assert!(rate < 1.3e8, "the limit is 100 Mb/s, {rate} bit/s arrived");
+        best = best.max(rate);
+        if best > 0.5e8 {
+            return;
+        }
+    }
+    panic!("the limit is 100 Mb/s, {best} bit/s arrived at best");
+}
+
+/// Bits a second from `a` to `b`, measured for two seconds.
+fn tcp_rate(lab: &Runner, name: &str) -> f64 {
+    let mut server = lab
+        .command(&["exec", "--name", name, "b", "--", "iperf3", "--server", "--one-off", "--forceflush"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(server.stdout.take().unwrap());
+    let mut lines = output.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("Server listening")), "iperf3 does not listen");
+    let client = lab.exec(name, "a", &["iperf3", "--json", "--client", "192.0.2.2", "--time", "2"]);
+    let result: Value =
+        serde_json::from_slice(&client.stdout).unwrap_or_else(|_| panic!("{}", text(&client)));
+    assert!(result.get("error").is_none(), "{result}");
+    // The server ends after its one client.
+    lines.for_each(drop);
+    server.wait().unwrap();
+    result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap()
 }
 
 #[test]
@@ -143,7 +166,10 @@ fn termination(lab: &mut Runner) {
     assert_eq!(child.wait().unwrap().code(), Some(42));
 
     // And a program that still runs does not outlive the lab.
-    let mut child = lab.command(&["exec", "--name", &name, "a", "--", "sleep", "600"]).spawn().unwrap();
+    let begun = lab.directory().join("begun");
+    let script = format!("touch {}; exec sleep 600", begun.display());
+    let mut child = lab.command(&["exec", "--name", &name, "a", "--", "sh", "-c", &script]).spawn().unwrap();
+    until("the program", || begun.exists());
     lab.ok(&["down", "--name", &name]);
     assert_eq!(child.wait().unwrap().code(), Some(137));
 }
@@ -161,13 +187,15 @@ fn sigterm_reaches_the_program_as_user() {
 fn links(lab: &mut Runner) {
     let file = lab.file("pair.yaml", PAIR);
     let name = lab.up("link", &file, &[]);
-    let reaches = || lab.exec(&name, "a", &["ping", "-c", "1", "-w", "1", "192.0.2.2"]).status.success();
-    assert!(reaches());
+    // The kernel may take a second to tell that a link has its carrier again.
+    let reaches =
+        |seconds| lab.exec(&name, "a", &["ping", "-c", "1", "-w", seconds, "192.0.2.2"]).status.success();
+    assert!(reaches("5"));
     lab.ok(&["link", "--name", &name, "b", "eth0", "down"]);
     assert_eq!(lab.node(&name, "b")["interfaces"][0]["up"], false);
-    assert!(!reaches());
+    assert!(!reaches("1"));
     lab.ok(&["link", "--name", &name, "b", "eth0", "up"]);
-    assert!(reaches());
+    assert!(reaches("5"));
     assert!(lab.refused(&["link", "--name", &name, "b", "eth9", "up"]).contains("eth9"));
 }
 

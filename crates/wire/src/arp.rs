@@ -25,7 +25,8 @@ impl ArpOperation {
     pub const REPLY: Self = Self(2);
 }
 
-/// The packet, as it stands in the frame. Only [`ArpPacket::parse`] makes one, so its types and lengths are checked.
+/// The packet, as it stands in the frame. Only [`ArpPacket::parse`] makes one, so its types and lengths are
+/// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ArpPacket {
@@ -45,8 +46,8 @@ impl ArpPacket {
     ///
     /// # Errors
     ///
-    /// [`crate::Problem::Truncated`], and [`crate::Problem::Field`] for other hardware than Ethernet and other protocols
-    /// than IPv4.
+    /// [`crate::Problem::Truncated`], and [`crate::Problem::Field`] for other hardware than Ethernet and
+    /// other protocols than IPv4.
     pub fn parse(bytes: &[u8]) -> Result<&Self, WireError> {
         let (packet, _) = Layer::Arp.header::<Self>(bytes)?;
         let fields = [
@@ -126,7 +127,7 @@ impl Arp {
         }
     }
 
-    /// A gratuitous announcement (RFC 5227 §3): `address` is at `mac`.
+    /// A gratuitous announcement (RFC 5227 §2.3): `address` is at `mac`.
     pub const fn announcement(mac: MacAddr, address: Ipv4Addr) -> Self {
         Self::request(mac, address, address)
     }

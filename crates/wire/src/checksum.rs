@@ -1,7 +1,7 @@
 //! The Internet checksum: RFC 1071 sums, pseudo headers, and RFC 1624 incremental updates.
 //!
-//! Pure functions over slices. [`Delta`] is what a cached rewrite keeps of a translation: computed once a flow and
-//! applied to each packet in a few instructions, whatever the packet holds.
+//! Pure functions over slices. [`Delta`] is what a cached rewrite keeps of a translation: computed once a
+//! flow and applied to each packet in a few instructions, whatever the packet holds.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,8 +9,8 @@ use crate::IpProtocol;
 
 /// A one's complement sum in the making. Everything but the last slice added must have an even length.
 ///
-/// The sum is kept in the byte order of the machine, which RFC 1071 §2(B) shows to be harmless, and folded at the
-/// end. Fewer than 2³² additions of up to 2³² octets each cannot overflow it.
+/// The sum is kept in the byte order of the machine, which RFC 1071 §2(B) shows to be harmless, and folded at
+/// the end. Limit: 16 GiB of octets in all, above which the 64 bits that it is kept in could overflow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
@@ -29,8 +29,13 @@ impl Sum {
             let word = u64::from_ne_bytes(*word);
             self.0 += (word & 0xffff_ffff) + (word >> 32);
         }
-        let (pairs, odd) = rest.as_chunks::<2>();
-        for pair in pairs {
+        // Fewer than eight octets are left: at most one of each, so that short headers meet no loop.
+        let (double, rest) = rest.as_chunks::<4>();
+        if let [double] = double {
+            self.0 += u64::from(u32::from_ne_bytes(*double));
+        }
+        let (pair, odd) = rest.as_chunks::<2>();
+        if let [pair] = pair {
             self.0 += u64::from(u16::from_ne_bytes(*pair));
         }
         if let [last] = odd {
@@ -78,7 +83,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::new().add_bytes(bytes).checksum()
 }
 
-/// `bytes`, which include their checksum, are intact: an IPv4 header (RFC 791 §3.1) or an ICMPv4 message (RFC 792).
+/// `bytes`, which include their checksum, are intact: an IPv4 header (RFC 791 §3.1) or an ICMPv4 message (RFC
+/// 792).
 #[inline]
 pub fn verify(bytes: &[u8]) -> bool {
     Sum::new().add_bytes(bytes).is_valid()
@@ -98,7 +104,8 @@ impl PseudoHeader {
         Self { addresses, zero_udp_allowed: true }
     }
 
-    /// The pseudo header of IPv6. Behind a routing header, `destination` is the final destination (RFC 8200 §8.1).
+    /// The pseudo header of IPv6. Behind a routing header, `destination` is the final destination (RFC 8200
+    /// §8.1).
     pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr) -> Self {
         let addresses = Sum::new().add_bytes(&source.octets()).add_bytes(&destination.octets());
         Self { addresses, zero_udp_allowed: false }
@@ -106,14 +113,15 @@ impl PseudoHeader {
 
     /// The sum of the whole pseudo header for `length` octets of `protocol`.
     ///
-    /// Its fold is also what a NIC expects in the checksum field of a packet whose checksum it shall complete.
+    /// Its fold is also what a NIC expects in the checksum field of a packet whose checksum it shall
+    /// complete.
     #[inline]
     pub fn sum(self, protocol: IpProtocol, length: u32) -> Sum {
         self.addresses.add_u16(u16::from(protocol.0)).add_u32(length)
     }
 
-    /// The checksum of a UDP datagram, header and payload. What the checksum field holds is ignored. Never 0, which
-    /// would mean "no checksum" (RFC 768).
+    /// The checksum of a UDP datagram, header and payload. What the checksum field holds is ignored. Never 0,
+    /// which would mean "no checksum" (RFC 768).
     pub fn udp(self, datagram: &[u8]) -> u16 {
         match self.without_field(IpProtocol::UDP, datagram, UDP_CHECKSUM) {
             0 => 0xffff,
@@ -131,8 +139,8 @@ impl PseudoHeader {
         self.without_field(IpProtocol::ICMPV6, message, ICMP_CHECKSUM)
     }
 
-    /// The checksum of a UDP datagram is right. A checksum of 0 is right over IPv4 (RFC 768) and wrong over IPv6
-    /// (RFC 8200 §8.1); tunnels that use the exception of RFC 6935 look at the field before they ask.
+    /// The checksum of a UDP datagram is right. A checksum of 0 is right over IPv4 (RFC 768) and wrong over
+    /// IPv6 (RFC 8200 §8.1); tunnels that use the exception of RFC 6935 look at the field before they ask.
     pub fn verify_udp(self, datagram: &[u8]) -> bool {
         match datagram.get(UDP_CHECKSUM..UDP_CHECKSUM + 2) {
             Some([0, 0]) => self.zero_udp_allowed,
@@ -155,8 +163,8 @@ impl PseudoHeader {
         u32::try_from(bytes.len()).is_ok_and(|length| self.sum(protocol, length).add_bytes(bytes).is_valid())
     }
 
-    /// The checksum of `bytes` with the field at `field` taken as zero. IP carries less than 2³² octets, so the
-    /// length saturates for no packet.
+    /// The checksum of `bytes` with the field at `field` taken as zero. IP carries less than 2³² octets, so
+    /// the length saturates for no packet.
     fn without_field(self, protocol: IpProtocol, bytes: &[u8], field: usize) -> u16 {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let before = bytes.get(..field).unwrap_or(bytes);
@@ -208,16 +216,18 @@ impl Delta {
         Self(fold(u64::from(self.0) + u64::from(other.0)))
     }
 
-    /// The checksum after the change, of a header whose checksum was `checksum` before it (RFC 1624 §3, equation 3).
+    /// The checksum after the change, of a header whose checksum was `checksum` before it (RFC 1624 §3,
+    /// equation 3).
     ///
-    /// This is what a whole sum gives, unless the change leaves nothing but zeros: their checksum is ffff, and comes out
-    /// as 0. No IP header, and nothing with a pseudo header, is all zeros.
+    /// This is what a whole sum gives, unless the change leaves nothing but zeros: their checksum is ffff,
+    /// and comes out as 0. No IP header, and nothing with a pseudo header, is all zeros.
     #[inline]
     pub fn apply(self, checksum: u16) -> u16 {
         !fold(u64::from(!checksum) + u64::from(self.0))
     }
 
-    /// As [`Delta::apply`], for UDP: a datagram without a checksum stays without, and no other becomes so (RFC 768).
+    /// As [`Delta::apply`], for UDP: a datagram without a checksum stays without, and no other becomes so
+    /// (RFC 768).
     #[inline]
     pub fn apply_udp(self, checksum: u16) -> u16 {
         match (checksum, self.apply(checksum)) {
@@ -242,8 +252,8 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 
 /// The IPv4 header checksum after the time to live was lowered by `hops`.
 ///
-/// The time to live is the upper half of its word, so the change is the same whatever it was: it must have been
-/// `hops` or more.
+/// The time to live is the upper half of its word, so the change is the same whatever it was: it must have
+/// been `hops` or more.
 #[inline]
 pub fn lower_ttl(checksum: u16, hops: u8) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!(u16::from(hops) << 8)))

@@ -1,8 +1,10 @@
-//! The checksum against a naive 16-bit loop, against known packets, and its incremental forms against the whole sum.
+//! The checksum against a naive 16-bit loop, against known packets, and its incremental forms against the
+//! whole sum.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 
 /// RFC 1071 §1 as it is written: words one by one, carries taken in at once.
 fn naive(bytes: &[u8]) -> u16 {
@@ -78,17 +80,19 @@ fn udp_without_a_checksum_stays_without() {
 
 proptest! {
     #[test]
-    fn same_as_the_naive_loop(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn same_as_the_naive_loop(bytes in octets(0..2000)) {
         prop_assert_eq!(checksum(&bytes), naive(&bytes));
     }
 
     #[test]
-    fn extreme_words_carry_as_the_naive_loop(words in prop::collection::vec(prop_oneof![Just(0xffu8), Just(0), Just(0xfe)], 0..3000)) {
+    fn extreme_words_carry_as_the_naive_loop(
+        words in prop::collection::vec(prop_oneof![Just(0xffu8), Just(0), Just(0xfe)], 0..3000),
+    ) {
         prop_assert_eq!(checksum(&words), naive(&words));
     }
 
     #[test]
-    fn parts_add_up(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0usize..150) {
+    fn parts_add_up(bytes in octets(0..300), at in 0usize..150) {
         let at = (at * 2).min(bytes.len() & !1);
         let (left, right) = bytes.split_at(at);
         prop_assert_eq!(Sum::new().add_bytes(left).add_bytes(right).checksum(), naive(&bytes));
@@ -102,7 +106,7 @@ proptest! {
 
     #[test]
     fn transport_checksums_verify(
-        source: [u8; 4], destination: [u8; 4], payload in prop::collection::vec(any::<u8>(), 20..200), flip in 0usize..1600,
+        source: [u8; 4], destination: [u8; 4], payload in octets(20..200), flip in 0usize..1600,
     ) {
         let pseudo = PseudoHeader::ipv4(source.into(), destination.into());
         let mut segment = payload.clone();
@@ -111,7 +115,8 @@ proptest! {
         prop_assert!(pseudo.verify_tcp(&segment));
         prop_assert_eq!(pseudo.tcp(&segment), value, "the field itself is ignored");
         // The naive sum over a pseudo header written out.
-        let mut whole = [&source[..], &destination[..], &[0, 6], &(segment.len() as u16).to_be_bytes()].concat();
+        let length = (segment.len() as u16).to_be_bytes();
+        let mut whole = [&source[..], &destination[..], &[0, 6], &length].concat();
         whole.extend_from_slice(&segment);
         prop_assert_eq!(naive(&whole), 0);
         // One flipped bit is always seen.
@@ -121,19 +126,22 @@ proptest! {
     }
 
     #[test]
-    fn icmpv6_over_the_long_pseudo_header(source: [u8; 16], destination: [u8; 16], payload in prop::collection::vec(any::<u8>(), 8..100)) {
+    fn icmpv6_over_the_long_pseudo_header(
+        source: [u8; 16], destination: [u8; 16], payload in octets(8..100),
+    ) {
         let pseudo = PseudoHeader::ipv6(source.into(), destination.into());
         let mut message = payload.clone();
         let value = pseudo.icmpv6(&message);
         message[2..4].copy_from_slice(&value.to_be_bytes());
         prop_assert!(pseudo.verify_icmpv6(&message));
-        let mut whole = [&source[..], &destination[..], &(message.len() as u32).to_be_bytes(), &[0, 0, 0, 58]].concat();
+        let length = (message.len() as u32).to_be_bytes();
+        let mut whole = [&source[..], &destination[..], &length, &[0, 0, 0, 58]].concat();
         whole.extend_from_slice(&message);
         prop_assert_eq!(naive(&whole), 0);
     }
 
     #[test]
-    fn udp_never_computes_zero(source: [u8; 16], destination: [u8; 16], payload in prop::collection::vec(any::<u8>(), 8..100)) {
+    fn udp_never_computes_zero(source: [u8; 16], destination: [u8; 16], payload in octets(8..100)) {
         let pseudo = PseudoHeader::ipv6(source.into(), destination.into());
         let mut datagram = payload.clone();
         let value = pseudo.udp(&datagram);
@@ -145,7 +153,7 @@ proptest! {
     /// The first octet is never 0, as in every IP header: all-zero data has two representations of its sum.
     #[test]
     fn incremental_is_the_whole_sum(
-        mut bytes in prop::collection::vec(any::<u8>(), 40..80), word: u16, double: u32, address: [u8; 16],
+        mut bytes in octets(40..80), word: u16, double: u32, address: [u8; 16],
     ) {
         bytes[0] |= 0x40;
         let before = naive(&bytes);
@@ -167,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn lowering_the_ttl_is_the_whole_sum(mut header in prop::collection::vec(any::<u8>(), 20), ttl: u8, hops: u8) {
+    fn lowering_the_ttl_is_the_whole_sum(mut header in octets(20), ttl: u8, hops: u8) {
         prop_assume!(ttl >= hops);
         header[0] = 0x45;
         header[8] = ttl;

@@ -4,10 +4,11 @@
 //! 02:00:00:00:00:0a > 02:00:00:00:00:0b VLAN 100 | IPv4 10.0.0.1 > 10.0.0.2 ttl 64 | UDP 40000 > 53, 20 octets
 //! ```
 //!
-//! Every layer that this crate knows is shown, within tunnels too. A layer that cannot be read is named with its
-//! problem and ends the line. The text is for eyes; nothing shall parse it.
+//! Every layer that this crate knows is shown, within tunnels too. A layer that cannot be read is named with
+//! its problem and ends the line. The text is for eyes; nothing shall parse it.
 //!
-//! Checksums that do not match are pointed out. Those of packets on their way to a NIC that completes them do not.
+//! Checksums that do not match are pointed out. Those of packets on their way to a NIC that completes them do
+//! not.
 
 use core::fmt::{self, Display, Formatter};
 
@@ -115,7 +116,8 @@ impl Summary<'_, '_> {
                 return self.unread(view.upper_layer(), view.upper_payload());
             }
         }
-        // Behind a routing header the checksum is over the final destination, which this line does not look for.
+        // Behind a routing header the checksum is over the final destination, which this line does not look
+        // for.
         let whole = fragment.is_none() && view.payload().len() == usize::from(view.payload_len());
         let pseudo = (whole && !routed).then(|| view.pseudo_header());
         self.transport(view.upper_layer(), view.upper_payload(), pseudo)

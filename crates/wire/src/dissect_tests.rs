@@ -5,6 +5,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 use crate::arp::Arp;
 use crate::frame::FrameBuilder;
 use crate::geneve::{Geneve, GeneveOption};
@@ -152,7 +153,7 @@ fn malformed_layers_are_named() {
 
 proptest! {
     #[test]
-    fn any_octets_are_one_line(bytes in prop::collection::vec(any::<u8>(), 0..200), start in 0usize..4) {
+    fn any_octets_are_one_line(bytes in octets(0..200), start in 0usize..4) {
         let start: &[u8] = match start {
             0 => &[],
             1 => &[0x08, 0x00, 0x45, 0, 0, 60],

@@ -7,8 +7,8 @@
 //! +--------+--------+---------+---------+------+---------
 //! ```
 //!
-//! Limits: a third tag is not read; the frame's type is then a VLAN type and its payload begins with that tag. Frames
-//! carry no preamble and no frame check sequence, as NICs deliver them.
+//! Limits: a third tag is not read; the frame's type is then a VLAN type and its payload begins with that
+//! tag. Frames carry no preamble and no frame check sequence, as NICs deliver them.
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -136,8 +136,8 @@ impl<'a> EthernetView<'a> {
     ///
     /// # Errors
     ///
-    /// [`crate::Problem::Truncated`] within the header or a tag, and [`crate::Problem::Field`] for the reserved VLAN
-    /// identifier 4095.
+    /// [`crate::Problem::Truncated`] within the header or a tag, and [`crate::Problem::Field`] for the
+    /// reserved VLAN identifier 4095.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let (header, mut payload) = EthernetHeader::ref_from_prefix(bytes)?;
@@ -216,8 +216,8 @@ impl Ethernet {
     ///
     /// # Errors
     ///
-    /// [`crate::Problem::BufferTooSmall`], and [`crate::Problem::Field`] for a priority above 7 or a tag whose type is
-    /// no VLAN type.
+    /// [`crate::Problem::BufferTooSmall`], and [`crate::Problem::Field`] for a priority above 7 or a tag
+    /// whose type is no VLAN type.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
         let mut tags = self.tags.iter().flatten();
         let mut tag = tags.next();
@@ -261,11 +261,13 @@ mod tests {
 
     use super::*;
     use crate::Problem;
+    use crate::arbitrary::octets;
 
     const DESTINATION: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x0b]);
     const SOURCE: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x0a]);
 
-    /// Addresses, then a service tag (priority 5, drop eligible, VLAN 100), then a customer tag (VLAN 4094), IPv4.
+    /// Addresses, then a service tag (priority 5, drop eligible, VLAN 100), then a customer tag (VLAN 4094),
+    /// IPv4.
     const QINQ: [u8; 24] = [
         0x02, 0, 0, 0, 0, 0x0b, 0x02, 0, 0, 0, 0, 0x0a, 0x88, 0xa8, 0xb0, 0x64, 0x81, 0x00, 0x0f, 0xfe, 0x08,
         0x00, 0xaa, 0xbb,
@@ -351,8 +353,9 @@ mod tests {
     proptest! {
         #[test]
         fn emitted_headers_parse_as_they_were(
-            destination: [u8; 6], source: [u8; 6], first in prop::option::of(tag()), second in prop::option::of(tag()),
-            ether_type: u16, payload in prop::collection::vec(any::<u8>(), 0..20),
+            destination: [u8; 6], source: [u8; 6],
+            first in prop::option::of(tag()), second in prop::option::of(tag()),
+            ether_type: u16, payload in octets(0..20),
         ) {
             prop_assume!(!EtherType(ether_type).is_vlan());
             let (first, second) = if first.is_none() { (second, None) } else { (first, second) };
@@ -372,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_refused_or_emitted_again(mut bytes in prop::collection::vec(any::<u8>(), 0..40), tagged: bool) {
+        fn any_bytes_are_refused_or_emitted_again(mut bytes in octets(0..40), tagged: bool) {
             if tagged && bytes.len() > 20 {
                 bytes[12..14].copy_from_slice(&[0x81, 0x00]);
             }

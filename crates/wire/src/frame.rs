@@ -1,7 +1,7 @@
 //! Whole frames in a `Vec`, for tests, benches and probes; the data path never comes here.
 //!
-//! A [`FrameBuilder`] is told the layers from the outermost to the innermost, and fills in what follows from them:
-//! types and next headers, lengths, the UDP ports of tunnels, the flag C of Geneve, checksums.
+//! A [`FrameBuilder`] is told the layers from the outermost to the innermost, and fills in what follows from
+//! them: types and next headers, lengths, the UDP ports of tunnels, the flag C of Geneve, checksums.
 //!
 //! ```
 //! use sluice_wire::frame::FrameBuilder;
@@ -40,7 +40,7 @@ use crate::udp::{self, Udp};
 use crate::vxlan::Vxlan;
 use crate::{EtherType, IpProtocol, Layer, MacAddr, VlanId, WireError};
 
-/// Ethernet type of a payload that nothing was said about: local experiments (IEEE 802 §9.2.4).
+/// Ethernet type of a payload that nothing was said about: local experiments (IEEE 802).
 const EXPERIMENTAL_TYPE: EtherType = EtherType(0x88b5);
 
 /// IP protocol of a payload that nothing was said about: experiments (RFC 3692 §2.1).
@@ -160,8 +160,8 @@ impl FrameBuilder {
         self.ipv6_header(Ipv6::new(source, destination, EXPERIMENTAL_PROTOCOL))
     }
 
-    /// An IPv6 header. Its length is filled in, and its next header where a layer follows that has one; behind
-    /// extension headers, the next header given here ends the chain where no such layer follows.
+    /// An IPv6 header. Its length is filled in, and its next header where a layer follows that has one;
+    /// behind extension headers, the next header given here ends the chain where no such layer follows.
     #[must_use]
     pub fn ipv6_header(self, header: Ipv6) -> Self {
         self.with(Part::Ipv6(header))
@@ -235,8 +235,8 @@ impl FrameBuilder {
         self.with(Part::Neighbor(message, bytes))
     }
 
-    /// A UDP header from `source_port` to the port of Geneve, without checksum, and the Geneve header. Its protocol
-    /// is filled in where an Ethernet, IPv4 or IPv6 header follows.
+    /// A UDP header from `source_port` to the port of Geneve, without checksum, and the Geneve header. Its
+    /// protocol is filled in where an Ethernet, IPv4 or IPv6 header follows.
     #[must_use]
     pub fn geneve(self, source_port: u16, header: Geneve) -> Self {
         self.udp_without_checksum(source_port, udp::port::GENEVE).geneve_header(header)

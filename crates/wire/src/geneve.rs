@@ -7,7 +7,8 @@
 //! |                    Variable-Length Options                    |
 //! ```
 //!
-//! A VNI of 0 names no segment and reads as `None`; tunnel endpoints use it among themselves, for example for BFD.
+//! A VNI of 0 names no segment and reads as `None`; tunnel endpoints use it among themselves, for example for
+//! BFD.
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -139,12 +140,13 @@ pub struct GeneveView<'a> {
 }
 
 impl<'a> GeneveView<'a> {
-    /// The header at the start of `bytes`, which is the payload of UDP. Reserved bits are ignored, as the RFC asks.
+    /// The header at the start of `bytes`, which is the payload of UDP. Reserved bits are ignored, as the RFC
+    /// asks.
     ///
     /// # Errors
     ///
-    /// [`Problem::Truncated`], [`Problem::Version`], and [`Problem::Option`] where an option ends behind the options'
-    /// total length: such a packet must be dropped (RFC 8926 §3.5).
+    /// [`Problem::Truncated`], [`Problem::Version`], and [`Problem::Option`] where an option ends behind the
+    /// options' total length: such a packet must be dropped (RFC 8926 §3.5).
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let (header, rest) = GeneveHeader::ref_from_prefix(bytes)?;

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 
-/// VNI 5001, flags O and C, 12 octets of options: class 0104 type 80 (critical) with 4 octets, class 0103 type 01
-/// without data; then two octets of an inner frame.
+/// VNI 5001, flags O and C, 12 octets of options: class 0104 type 80 (critical) with 4 octets, class 0103
+/// type 01 without data; then two octets of an inner frame.
 const WITH_OPTIONS: [u8; 22] = [
     0x03, 0xc0, 0x65, 0x58, 0x00, 0x13, 0x89, 0, // fixed part
     0x01, 0x04, 0x80, 0x01, 0xde, 0xad, 0xbe, 0xef, 0x01, 0x03, 0x01, 0x00, // options
@@ -89,14 +90,14 @@ proptest! {
     #[test]
     fn pushed_options_are_read_as_they_were(
         vni in prop::option::of(1u32..1 << 24), protocol: u16, control: bool,
-        options in prop::collection::vec((any::<u16>(), any::<u8>(), prop::collection::vec(any::<u8>(), 0..40)), 0..5),
-        payload in prop::collection::vec(any::<u8>(), 0..20),
+        options in prop::collection::vec((any::<u16>(), any::<u8>(), octets(0..40)), 0..5),
+        payload in octets(0..20),
     ) {
         let vni = vni.map(|vni| Vni::new(vni).unwrap());
         let mut header = Geneve { vni, protocol: EtherType(protocol), control, ..Geneve::new(Vni::MIN) };
         let options: Vec<_> = options
             .iter()
-            .map(|(class, kind, data)| GeneveOption { class: *class, kind: *kind, data: &data[..data.len() & !3] })
+            .map(|&(class, kind, ref data)| GeneveOption { class, kind, data: &data[..data.len() & !3] })
             .collect();
         for option in &options {
             header.push_option(*option).unwrap();
@@ -112,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_emitted_again(mut bytes in prop::collection::vec(any::<u8>(), 0..60), words in 0u8..8) {
+    fn any_bytes_are_refused_or_emitted_again(mut bytes in octets(0..60), words in 0u8..8) {
         if bytes.len() > 12 {
             bytes[0] = words;
             bytes[11] &= 3;

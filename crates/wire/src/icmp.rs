@@ -24,8 +24,8 @@ impl IcmpHeader {
         Self { kind, code, checksum: U16::ZERO, rest }
     }
 
-    /// The header at the start of `message`, to be changed in place, and what follows it. `layer` is what an error
-    /// shall name: [`Layer::Icmpv4`] or [`Layer::Icmpv6`].
+    /// The header at the start of `message`, to be changed in place, and what follows it. `layer` is what an
+    /// error shall name: [`Layer::Icmpv4`] or [`Layer::Icmpv6`].
     ///
     /// # Errors
     ///

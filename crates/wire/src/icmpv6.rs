@@ -73,7 +73,8 @@ impl<'a> Icmpv6View<'a> {
         self.payload
     }
 
-    /// The message reports an error about the packet that it quotes; none is ever sent about it (RFC 4443 §2.4 e.1).
+    /// The message reports an error about the packet that it quotes; none is ever sent about it (RFC 4443
+    /// §2.4 e.1).
     pub const fn is_error(&self) -> bool {
         self.header.kind() < 128
     }
@@ -106,7 +107,7 @@ impl core::ops::Deref for Icmpv6View<'_> {
 pub enum Icmpv6 {
     /// The quoted packet could not be delivered.
     DestinationUnreachable {
-        /// Why: one of [`unreachable`].
+        /// Why: one of [`mod@unreachable`].
         code: u8,
     },
     /// The quoted packet is too long for a link.
@@ -157,7 +158,8 @@ impl Icmpv6 {
         HEADER_LEN
     }
 
-    /// Writes the message with `payload` and its checksum at the start of `buffer`; returns the octets written.
+    /// Writes the message with `payload` and its checksum at the start of `buffer`; returns the octets
+    /// written.
     ///
     /// # Errors
     ///
@@ -218,10 +220,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::arbitrary::octets;
 
     #[test]
     fn echo_by_hand() {
-        // ::1 → ::1, 8 octets: words 0001 0001 0008 003a | 8000 0001 0002 add up to 8047, whose complement is 7fb8.
+        // ::1 → ::1, 8 octets: words 0001 0001 0008 003a | 8000 0001 0002 add up to 8047, whose complement is
+        // 7fb8.
         let bytes = [128, 0, 0x7f, 0xb8, 0, 1, 0, 2];
         let pseudo = PseudoHeader::ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
         let view = Icmpv6View::parse(&bytes).unwrap();
@@ -262,7 +266,7 @@ mod tests {
         #[test]
         fn any_message_round_trips(
             kind in prop_oneof![0u8..5, 128u8..130, any::<u8>()], code: u8, rest: [u8; 4], addresses: [[u8; 16]; 2],
-            payload in prop::collection::vec(any::<u8>(), 0..40),
+            payload in octets(0..40),
         ) {
             let pseudo = PseudoHeader::ipv6(addresses[0].into(), addresses[1].into());
             let mut bytes = vec![0; 8 + payload.len()];

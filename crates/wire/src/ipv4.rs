@@ -1,7 +1,7 @@
 //! IPv4 (RFC 791): header, options, fragments, and the difference between a packet and the frame's padding.
 //!
-//! [`Ipv4View::parse`] does not look at the header checksum, because a NIC may have checked it already; callers that
-//! must know ask [`Ipv4View::verify_checksum`].
+//! [`Ipv4View::parse`] does not look at the header checksum, because a NIC may have checked it already;
+//! callers that must know ask [`Ipv4View::verify_checksum`].
 
 use core::net::Ipv4Addr;
 
@@ -57,8 +57,8 @@ pub struct Ipv4Header {
 }
 
 impl Ipv4Header {
-    /// The fixed header at the start of `packet`, and what follows it. No field is checked: this is for octets that
-    /// [`Ipv4View::parse`] accepted before.
+    /// The fixed header at the start of `packet`, and what follows it. No field is checked: this is for
+    /// octets that [`Ipv4View::parse`] accepted before.
     ///
     /// # Errors
     ///
@@ -153,13 +153,14 @@ impl Ipv4Header {
         self.destination.into()
     }
 
-    /// What transport checksums cover of this header.
+    /// What transport checksums cover of this header, where it has no source route option: with one, the
+    /// destination that they cover is the route's end.
     pub fn pseudo_header(&self) -> PseudoHeader {
         PseudoHeader::ipv4(self.source(), self.destination())
     }
 
-    /// Lowers the time to live by `hops` and keeps the checksum right. `false`, and nothing changed, where fewer
-    /// than `hops` + 1 are left: such a packet must not be forwarded (RFC 1812 §5.3.1).
+    /// Lowers the time to live by `hops` and keeps the checksum right. `false`, and nothing changed, where
+    /// fewer than `hops` + 1 are left: such a packet must not be forwarded (RFC 1812 §5.3.1).
     #[inline]
     pub fn lower_ttl(&mut self, hops: u8) -> bool {
         if self.ttl <= hops {
@@ -178,7 +179,8 @@ impl Ipv4Header {
         self.source = source.octets();
     }
 
-    /// Changes the destination address and keeps the header checksum right; transport checksums are the caller's.
+    /// Changes the destination address and keeps the header checksum right; transport checksums are the
+    /// caller's.
     #[inline]
     pub fn set_destination(&mut self, destination: Ipv4Addr) {
         let (old, new) = (u32::from_be_bytes(self.destination), u32::from(destination));
@@ -186,8 +188,8 @@ impl Ipv4Header {
         self.destination = destination.octets();
     }
 
-    /// Changes the total length and the identification, as an encapsulation does to a prebuilt header, and keeps the
-    /// checksum right.
+    /// Changes the total length and the identification, as an encapsulation does to a prebuilt header, and
+    /// keeps the checksum right.
     #[inline]
     pub fn set_length_and_identification(&mut self, total_length: u16, identification: u16) {
         let delta = checksum::Delta::NONE
@@ -219,12 +221,13 @@ pub struct Ipv4View<'a> {
 }
 
 impl<'a> Ipv4View<'a> {
-    /// The packet at the start of `bytes`. What follows its total length is padding of the frame, and left out.
+    /// The packet at the start of `bytes`. What follows its total length is padding of the frame, and left
+    /// out.
     ///
     /// # Errors
     ///
-    /// [`Problem::Version`], [`Problem::Length`] where the header or total length is less than the header, and
-    /// [`Problem::Truncated`] where either is more than there is.
+    /// [`Problem::Version`], [`Problem::Length`] where the header or total length is less than the header,
+    /// and [`Problem::Truncated`] where either is more than there is.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let view = Self::parse_quoted(bytes)?;
@@ -357,7 +360,8 @@ impl Ipv4 {
         HEADER_LEN + self.options.len()
     }
 
-    /// Writes the header with its options and checksum at the start of `buffer`; returns [`Ipv4::header_len`].
+    /// Writes the header with its options and checksum at the start of `buffer`; returns
+    /// [`Ipv4::header_len`].
     ///
     /// # Errors
     ///

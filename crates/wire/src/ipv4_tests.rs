@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 
 /// 10.0.0.1 → 10.0.0.2, UDP, 28 octets with a router alert option and 4 octets of payload, then 2 of padding.
 /// Its checksum is left to [`fixed`].
@@ -40,8 +41,8 @@ fn fields_options_and_padding() {
 
 #[test]
 fn a_known_checksum() {
-    // The usual example header: 4500 0073 0000 4000 4011 b861 c0a8 0001 c0a8 00c7; without b861 the words add up to
-    // 2479c, with the carry 479e, whose complement is b861.
+    // The usual example header: 4500 0073 0000 4000 4011 b861 c0a8 0001 c0a8 00c7; without b861 the words add
+    // up to 2479c, with the carry 479e, whose complement is b861.
     let header = Ipv4 {
         payload_len: 0x73 - 20,
         ..Ipv4::new(Ipv4Addr::new(192, 168, 0, 1), Ipv4Addr::new(192, 168, 0, 199), IpProtocol::UDP)
@@ -132,7 +133,7 @@ fn ttl_that_must_not_be_lowered() {
 fn header() -> impl Strategy<Value = Ipv4> {
     let addresses = (any::<[u8; 4]>(), any::<[u8; 4]>(), any::<u8>(), any::<u8>());
     let fragment = (any::<u16>(), any::<[bool; 3]>(), 0u16..8192);
-    let rest = (any::<u8>(), 0u16..100, prop::collection::vec(any::<u8>(), 0..=40));
+    let rest = (any::<u8>(), 0u16..100, octets(0..=40));
     (addresses, fragment, rest).prop_map(
         |((source, destination, protocol, ttl), fragment, (class, payload_len, options))| {
             let (identification, [reserved_flag, dont_fragment, more_fragments], offset) = fragment;
@@ -168,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_emitted_again(mut bytes in prop::collection::vec(any::<u8>(), 0..90), plausible: bool) {
+    fn any_bytes_are_refused_or_emitted_again(mut bytes in octets(0..90), plausible: bool) {
         if plausible && bytes.len() >= 20 {
             bytes[0] = 0x40 | (bytes[0] & 0x0f);
             bytes[2] = 0;
@@ -182,7 +183,9 @@ proptest! {
     }
 
     #[test]
-    fn changes_in_place_keep_the_checksum(header in header(), addresses: [[u8; 4]; 2], words: [u16; 2], class: u8, hops: u8) {
+    fn changes_in_place_keep_the_checksum(
+        header in header(), addresses: [[u8; 4]; 2], words: [u16; 2], class: u8, hops: u8,
+    ) {
         let mut bytes = vec![0; header.header_len()];
         header.emit(&mut bytes).unwrap();
         let (raw, _) = Ipv4Header::mut_from_prefix(&mut bytes).unwrap();

@@ -5,9 +5,9 @@
 //!      ^ extension_headers()                                             ^ upper_layer_offset()
 //! ```
 //!
-//! [`Ipv6View::parse`] walks once, over at most [`MAX_EXTENSION_HEADERS`], and keeps what it found. The walk ends at
-//! the first header that is no extension header, at ESP (what follows is encrypted), and at a fragment header with an
-//! offset (what follows is the middle of a payload).
+//! [`Ipv6View::parse`] walks once, over at most [`MAX_EXTENSION_HEADERS`], and keeps what it found. The walk
+//! ends at the first header that is no extension header, at ESP (what follows is encrypted), and at a
+//! fragment header with an offset (what follows is the middle of a payload).
 //!
 //! Limits: no jumbograms (RFC 2675); their payload length of 0 is taken as it stands.
 
@@ -109,8 +109,8 @@ impl Ipv6Header {
         PseudoHeader::ipv6(self.source(), self.destination())
     }
 
-    /// Lowers the hop limit by `hops`. `false`, and nothing changed, where fewer than `hops` + 1 are left: such a
-    /// packet must not be forwarded (RFC 8200 §3).
+    /// Lowers the hop limit by `hops`. `false`, and nothing changed, where fewer than `hops` + 1 are left:
+    /// such a packet must not be forwarded (RFC 8200 §3).
     #[inline]
     pub fn lower_hop_limit(&mut self, hops: u8) -> bool {
         if self.hop_limit <= hops {
@@ -160,12 +160,13 @@ pub struct Ipv6View<'a> {
 }
 
 impl<'a> Ipv6View<'a> {
-    /// The packet at the start of `bytes`. What follows its payload length is padding of the frame, and left out.
+    /// The packet at the start of `bytes`. What follows its payload length is padding of the frame, and left
+    /// out.
     ///
     /// # Errors
     ///
-    /// [`Problem::Version`], [`Problem::Truncated`], [`Problem::Length`] of an AH, and those of the header chain:
-    /// [`Problem::TooManyExtensionHeaders`], [`Problem::HopByHopNotFirst`].
+    /// [`Problem::Version`], [`Problem::Truncated`], [`Problem::Length`] of an AH, and those of the header
+    /// chain: [`Problem::TooManyExtensionHeaders`], [`Problem::HopByHopNotFirst`].
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let view = Self::parse_quoted(bytes)?;
@@ -176,7 +177,8 @@ impl<'a> Ipv6View<'a> {
         Ok(view)
     }
 
-    /// As [`Ipv6View::parse`], for a packet whose end may be missing: what an ICMPv6 error quotes (RFC 4443 §2.4).
+    /// As [`Ipv6View::parse`], for a packet whose end may be missing: what an ICMPv6 error quotes (RFC 4443
+    /// §2.4).
     ///
     /// # Errors
     ///
@@ -263,7 +265,8 @@ impl core::ops::Deref for Ipv6View<'_> {
     }
 }
 
-/// An IPv6 header without its extension headers, owned. Those are [`ExtensionHeader`]s, which emit themselves.
+/// An IPv6 header without its extension headers, owned. Those are [`ExtensionHeader`]s, which emit
+/// themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv6 {
     /// The host that sends the packet.

@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::IpProtocol;
 use crate::error::{Layer, Problem, WireError};
 
-/// Extension headers that a packet may have. RFC 8504 §5.3 lets a host bound them; a sender needs at most seven
-/// (RFC 8200 §4.1).
+/// Extension headers that a packet may have. RFC 8504 §5.3 lets a host bound them; a sender needs at most
+/// seven (RFC 8200 §4.1).
 pub const MAX_EXTENSION_HEADERS: u8 = 8;
 
 /// Octets that every extension header has at least.
@@ -113,14 +113,15 @@ impl ExtensionHeader<'_> {
     ///
     /// # Errors
     ///
-    /// [`Problem::BufferTooSmall`], [`Problem::Length`] where the body has a length that the header cannot say, and
-    /// [`Problem::Field`] where the protocol is no extension header.
+    /// [`Problem::BufferTooSmall`], [`Problem::Length`] where the body has a length that the header cannot
+    /// say, and [`Problem::Field`] where the protocol is no extension header.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
         let start = Start { next_header: self.next_header.0, length: self.length_octet()? };
         Layer::Ipv6.write(buffer, &[start.as_bytes(), self.body])
     }
 
-    /// What the second octet says: 8-octet units behind the first, or 4-octet units less 2 for AH (RFC 4302 §2.2).
+    /// What the second octet says: 8-octet units behind the first, or 4-octet units less 2 for AH (RFC 4302
+    /// §2.2).
     fn length_octet(&self) -> Result<u8, WireError> {
         let len = self.header_len();
         let (unit, minimum, subtract) = match self.protocol {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 
 const SOURCE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const DESTINATION: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
@@ -38,8 +39,8 @@ fn fields_by_hand() {
     assert_eq!(out, bytes[..40]);
 }
 
-/// Hop-by-hop (router alert), routing (type 2, 24 octets), AH (16 octets), first fragment, destination options (16
-/// octets), UDP.
+/// Hop-by-hop (router alert), routing (type 2, 24 octets), AH (16 octets), first fragment, destination
+/// options (16 octets), UDP.
 fn long_chain() -> Vec<u8> {
     let mut chain = vec![43, 0, 5, 2, 0, 0, 1, 0];
     chain.extend_from_slice(&[51, 2, 2, 0]);
@@ -198,9 +199,11 @@ proptest! {
     #[test]
     fn emitted_chains_parse_as_they_were(
         chain in chain(), addresses: [[u8; 16]; 2], label in 0u32..1 << 20, class: u8, hop_limit: u8,
-        upper in prop::collection::vec(any::<u8>(), 0..30), padding in 0usize..9,
+        upper in octets(0..30), padding in 0usize..9,
     ) {
-        let nexts: Vec<_> = chain.iter().skip(1).map(|(protocol, _)| *protocol).chain([IpProtocol::TCP]).collect();
+        let protocols = chain.iter().map(|(protocol, _)| *protocol);
+        let nexts: Vec<_> = protocols.skip(1).chain([IpProtocol::TCP]).collect();
+        let first = chain.first().map_or(IpProtocol::TCP, |(protocol, _)| *protocol);
         let mut extensions = Vec::new();
         for ((protocol, body), next) in chain.iter().zip(&nexts) {
             let header = ExtensionHeader { protocol: *protocol, next_header: *next, body };
@@ -214,9 +217,7 @@ proptest! {
             ecn: Ecn::from_traffic_class(class),
             flow_label: label,
             payload_len: (extensions.len() + upper.len()) as u16,
-            ..Ipv6::new(
-                addresses[0].into(), addresses[1].into(), chain.first().map_or(IpProtocol::TCP, |(protocol, _)| *protocol),
-            )
+            ..Ipv6::new(addresses[0].into(), addresses[1].into(), first)
         };
         let mut bytes = vec![0; 40];
         header.emit(&mut bytes).unwrap();
@@ -229,12 +230,13 @@ proptest! {
         prop_assert_eq!(usize::from(view.extension_header_count()), chain.len());
         prop_assert_eq!((view.upper_layer(), view.upper_payload()), (IpProtocol::TCP, &upper[..]));
         prop_assert_eq!(view.upper_layer_offset(), 40 + extensions.len());
-        let walked: Vec<_> = view.extension_headers().map(|item| item.map(|header| (header.protocol, header.body.to_vec())).unwrap()).collect();
+        let walked = view.extension_headers().map(Result::unwrap);
+        let walked: Vec<_> = walked.map(|header| (header.protocol, header.body.to_vec())).collect();
         prop_assert_eq!(walked, chain);
     }
 
     #[test]
-    fn any_bytes_are_refused_or_emitted_again(mut bytes in prop::collection::vec(any::<u8>(), 0..200), next in 0usize..6) {
+    fn any_bytes_are_refused_or_emitted_again(mut bytes in octets(0..200), next in 0usize..6) {
         if bytes.len() >= 48 && next > 0 {
             bytes[0] = 0x60;
             bytes[4] = 0;

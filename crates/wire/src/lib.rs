@@ -4,13 +4,13 @@
 //!
 //! | form | for | example |
 //! |---|---|---|
-//! | header: the octets themselves, through a typed reference | reading and changing fields in place | [`ipv4::Ipv4Header`] |
+//! | header: the octets, through a typed reference | reading and changing fields in place | [`ipv4::Ipv4Header`] |
 //! | view: a header that was checked, its options, what follows | every parser's first step | [`ipv4::Ipv4View`] |
 //! | owned: the fields as values, small and `Copy` | making headers | [`ipv4::Ipv4`] |
 //!
-//! `View::parse` checks every length once, so that no accessor can fail afterwards. `From<View>` gives the owned form,
-//! and its `emit` writes the same octets again (reserved bits excepted, which no format lets us send on).
-//! [`WireError`] names the format and what is wrong.
+//! `View::parse` checks every length once, so that no accessor can fail afterwards. `From<View>` gives the
+//! owned form, and its `emit` writes the same octets again (reserved bits excepted, which no format lets us
+//! send on). [`WireError`] names the format and what is wrong.
 //!
 //! ```
 //! use sluice_wire::ethernet::EthernetView;
@@ -33,23 +33,28 @@
 //! # Ok::<(), WireError>(())
 //! ```
 //!
-//! The crate knows nothing of other crates and everyone may use it. It allocates nothing and cannot panic on any
-//! input, but for [`frame`] (feature `builder`), which makes whole frames for tests and probes. [`dissect`] puts a frame
-//! into one line for people.
+//! The crate knows nothing of other crates and everyone may use it. It allocates nothing and cannot panic on
+//! any input, but for [`frame`] (feature `builder`), which makes whole frames for tests and probes.
+//! [`dissect`] puts a frame into one line for people.
 //!
 //! Features: `serde` and `schema` let the number types stand in documents; `builder` adds [`frame`].
 //!
-//! Limits: no jumbograms, two VLAN tags, link-layer addresses of Ethernet only. What a module does not read is said at
-//! its top.
+//! Limits: no jumbograms, two VLAN tags, link-layer addresses of Ethernet only. What a module does not read
+//! is said at its top.
 
 #![forbid(unsafe_code)]
+// A slice index could panic on some input; only `frame`, which reads no input, may use one.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
+#[cfg(test)]
+mod arbitrary;
 pub mod arp;
 pub mod checksum;
 mod dissect;
 mod error;
 pub mod ethernet;
 #[cfg(any(test, feature = "builder"))]
+#[allow(clippy::indexing_slicing)]
 pub mod frame;
 pub mod geneve;
 mod icmp;

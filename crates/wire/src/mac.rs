@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A 48-bit MAC address, in the order of the wire.
 ///
-/// Written as six two-digit hexadecimal octets with colons, in lower case; read with colons or hyphens, in either
-/// case.
+/// Written as six two-digit hexadecimal octets with colons, in lower case; read with colons or hyphens, in
+/// either case.
 #[derive(
     Clone,
     Copy,
@@ -219,6 +219,14 @@ mod tests {
         assert_eq!(serde_json::to_string(&mac).unwrap(), "\"02:50:56:56:44:52\"");
         assert_eq!(serde_json::from_str::<MacAddr>("\"02:50:56:56:44:52\"").unwrap(), mac);
         assert!(serde_json::from_str::<MacAddr>("\"02:50\"").is_err());
+    }
+
+    #[cfg(feature = "schema")]
+    #[test]
+    fn schema_is_of_text() {
+        let schema = schemars::schema_for!(MacAddr);
+        assert_eq!(schema.get("type"), Some(&serde_json::json!("string")));
+        assert!(schema.get("pattern").is_some());
     }
 
     proptest! {

@@ -1,7 +1,8 @@
-//! Neighbour discovery (RFC 4861): solicitations and advertisements of neighbours and routers, and their options.
+//! Neighbour discovery (RFC 4861): solicitations and advertisements of neighbours and routers, and their
+//! options.
 //!
-//! These are ICMPv6 messages; [`crate::icmpv6::Icmpv6View`] checks their checksum. The rule that the hop limit is 255
-//! (RFC 4861 §6.1, §7.1) concerns the IPv6 header and is the caller's.
+//! These are ICMPv6 messages; [`crate::icmpv6::Icmpv6View`] checks their checksum. The rule that the hop
+//! limit is 255 (RFC 4861 §6.1, §7.1) concerns the IPv6 header and is the caller's.
 //!
 //! Limits: link-layer addresses are those of Ethernet. Redirects (§4.5) are not read.
 
@@ -49,7 +50,8 @@ pub struct RouterAdvertisement {
     pub other_configuration: bool,
     /// How long the sender is a default router, in seconds; 0 if it is none.
     pub router_lifetime: u16,
-    /// How long a neighbour counts as reachable after a confirmation, in milliseconds; 0 leaves it to the host.
+    /// How long a neighbour counts as reachable after a confirmation, in milliseconds; 0 leaves it to the
+    /// host.
     pub reachable_time: u32,
     /// The time between solicitations, in milliseconds; 0 leaves it to the host.
     pub retransmit_timer: u32,
@@ -96,8 +98,8 @@ impl<'a> NeighborView<'a> {
     ///
     /// # Errors
     ///
-    /// [`crate::Problem::Truncated`], [`crate::Problem::Field`] for a message of another type and for a code other than 0, and
-    /// [`crate::Problem::Option`] where an option has no length or ends behind the message.
+    /// [`crate::Problem::Truncated`], [`crate::Problem::Field`] for a message of another type and for a code
+    /// other than 0, and [`crate::Problem::Option`] where an option has no length or ends behind the message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         const LAYER: Layer = Layer::NeighborDiscovery;
         let (header, body) = LAYER.header::<IcmpHeader>(bytes)?;
@@ -168,11 +170,13 @@ impl NeighborMessage {
             }
     }
 
-    /// Writes the message with `options` and its checksum at the start of `buffer`; returns the octets written.
+    /// Writes the message with `options` and its checksum at the start of `buffer`; returns the octets
+    /// written.
     ///
     /// # Errors
     ///
-    /// [`crate::Problem::BufferTooSmall`], and [`crate::Problem::Length`] for an option that is not a multiple of 8 octets.
+    /// [`crate::Problem::BufferTooSmall`], and [`crate::Problem::Length`] for an option that is not a
+    /// multiple of 8 octets.
     pub fn emit(
         &self,
         options: &[NeighborOption<'_>],

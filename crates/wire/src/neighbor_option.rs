@@ -93,7 +93,8 @@ impl<'a> NeighborOption<'a> {
     ///
     /// # Errors
     ///
-    /// [`Problem::BufferTooSmall`], and [`Problem::Length`] where the option is not a multiple of 8 octets or too long.
+    /// [`Problem::BufferTooSmall`], and [`Problem::Length`] where the option is not a multiple of 8 octets or
+    /// too long.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, WireError> {
         let error = LAYER.length("option", self.option_len());
         if !self.option_len().is_multiple_of(UNIT) {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 use crate::icmpv6::Icmpv6View;
 use crate::{MacAddr, Problem};
 
@@ -48,8 +49,8 @@ fn neighbor_advertisement_flags() {
 
 #[test]
 fn router_advertisement_by_hand() {
-    // Hop limit 64, M and O, lifetime 1800 s, reachable 30000 ms, retransmit 1000 ms; MTU 1500; 2001:db8::/64 on
-    // link and autonomous for 86400 s, preferred for 14400 s; then an option of a type of its own.
+    // Hop limit 64, M and O, lifetime 1800 s, reachable 30000 ms, retransmit 1000 ms; MTU 1500; 2001:db8::/64
+    // on link and autonomous for 86400 s, preferred for 14400 s; then an option of a type of its own.
     let mut bytes = vec![134, 0, 0, 0, 64, 0xc0, 0x07, 0x08, 0, 0, 0x75, 0x30, 0, 0, 0x03, 0xe8];
     bytes.extend_from_slice(&[5, 1, 0, 0, 0, 0, 0x05, 0xdc]);
     bytes.extend_from_slice(&[3, 4, 64, 0xc0, 0, 0x01, 0x51, 0x80, 0, 0, 0x38, 0x40, 0, 0, 0, 0]);
@@ -131,7 +132,9 @@ fn refused_options() {
 
 proptest! {
     #[test]
-    fn accepted_messages_keep_their_meaning(mut bytes in prop::collection::vec(any::<u8>(), 0..90), kind in 132u8..138, units in 0u8..3) {
+    fn accepted_messages_keep_their_meaning(
+        mut bytes in octets(0..90), kind in 132u8..138, units in 0u8..3,
+    ) {
         if bytes.len() >= 26 {
             bytes[0] = kind;
             bytes[1] = 0;

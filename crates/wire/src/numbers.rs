@@ -15,7 +15,8 @@ impl EtherType {
     pub const IPV4: Self = Self(0x0800);
     /// ARP (RFC 826).
     pub const ARP: Self = Self(0x0806);
-    /// An Ethernet frame inside a tunnel (Transparent Ethernet Bridging; the protocol type of Geneve, RFC 8926 §3.4).
+    /// An Ethernet frame inside a tunnel (Transparent Ethernet Bridging; the protocol type of Geneve, RFC
+    /// 8926 §3.4).
     pub const TRANSPARENT_ETHERNET: Self = Self(0x6558);
     /// A customer VLAN tag (IEEE 802.1Q).
     pub const VLAN: Self = Self(0x8100);

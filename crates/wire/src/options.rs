@@ -1,8 +1,8 @@
 //! What the option lists of several headers have in common.
 //!
-//! IPv4 (RFC 791 §3.1) and TCP (RFC 9293 §3.2) share one encoding: a kind of 0 ends the list, a kind of 1 fills, every
-//! other kind is followed by a length that counts both octets. [`OptionBytes`] is the room that an owned header has
-//! for its options; Geneve uses it too.
+//! IPv4 (RFC 791 §3.1) and TCP (RFC 9293 §3.2) share one encoding: a kind of 0 ends the list, a kind of 1
+//! fills, every other kind is followed by a length that counts both octets. [`OptionBytes`] is the room that
+//! an owned header has for its options; Geneve uses it too.
 
 use core::fmt;
 use core::ops::Deref;
@@ -40,7 +40,8 @@ impl<'a> RawOptions<'a> {
         Self { layer, rest: options, offset: 0 }
     }
 
-    /// The option at the start of what is left, and what is left behind it. `None` for an option that is cut short.
+    /// The option at the start of what is left, and what is left behind it. `None` for an option that is cut
+    /// short.
     fn split(&self) -> Option<(RawOption<'a>, &'a [u8])> {
         let (kind, length) = match *self.rest {
             [NO_OPERATION, ..] => (NO_OPERATION, 1),

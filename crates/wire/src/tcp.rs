@@ -344,8 +344,8 @@ impl Tcp {
         HEADER_LEN + self.options.len()
     }
 
-    /// Writes the header with its options at the start of `buffer`; returns [`Tcp::header_len`]. Reserved bits are
-    /// written as zero.
+    /// Writes the header with its options at the start of `buffer`; returns [`Tcp::header_len`]. Reserved
+    /// bits are written as zero.
     ///
     /// # Errors
     ///

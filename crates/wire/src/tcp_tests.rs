@@ -5,8 +5,10 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::octets;
 
-/// 40000 → 443, SYN with the options of a common client: MSS 1460, SACK permitted, timestamps, padding, scale 7.
+/// 40000 → 443, SYN with the options of a common client: MSS 1460, SACK permitted, timestamps, padding, scale
+/// 7.
 const SYN: [u8; 40] = [
     0x9c, 0x40, 0x01, 0xbb, 0x01, 0x02, 0x03, 0x04, 0, 0, 0, 0, 0xa0, 0x02, 0xfa, 0xf0, 0, 0, 0,
     0, // fixed part
@@ -88,7 +90,7 @@ fn refused_segments() {
 
 proptest! {
     #[test]
-    fn accepted_segments_emit_the_same_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..90), plausible: bool) {
+    fn accepted_segments_emit_the_same_bytes(mut bytes in octets(0..90), plausible: bool) {
         if plausible && bytes.len() >= 60 {
             bytes[12] |= 0x50;
         }
@@ -107,7 +109,7 @@ proptest! {
 
     #[test]
     fn emitted_headers_parse_as_they_were(
-        words: [u16; 5], numbers: [u32; 2], flags in 0u16..512, options in prop::collection::vec(any::<u8>(), 0..=40),
+        words: [u16; 5], numbers: [u32; 2], flags in 0u16..512, options in octets(0..=40),
     ) {
         let header = Tcp {
             sequence: numbers[0],

@@ -144,4 +144,12 @@ mod tests {
             assert_eq!(Dscp::new(value).map(u8::from).ok(), (value < 64).then_some(value));
         }
     }
+
+    #[cfg(feature = "schema")]
+    #[test]
+    fn schema_says_the_range() {
+        let schema = schemars::schema_for!(Dscp);
+        assert_eq!(schema.get("minimum"), Some(&serde_json::json!(0)));
+        assert_eq!(schema.get("maximum"), Some(&serde_json::json!(63)));
+    }
 }

@@ -153,7 +153,8 @@ pub struct Udp {
     pub destination_port: u16,
     /// Octets that follow the header, at most 65,527.
     pub payload_len: u16,
-    /// The checksum as it shall be written: 0 for none, or what [`PseudoHeader::udp`] gives for the whole datagram.
+    /// The checksum as it shall be written: 0 for none, or what [`PseudoHeader::udp`] gives for the whole
+    /// datagram.
     pub checksum: u16,
 }
 
@@ -198,8 +199,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::arbitrary::octets;
 
-    /// 10.0.0.1:4000 → 10.0.0.2:53, "hi": words 0a00 0001 0a00 0002 0011 000a | 0fa0 0035 000a 6869 add up to 8c66.
+    /// 10.0.0.1:4000 → 10.0.0.2:53, "hi": words 0a00 0001 0a00 0002 0011 000a | 0fa0 0035 000a 6869 add up to
+    /// 8c66.
     const DATAGRAM: [u8; 10] = [0x0f, 0xa0, 0x00, 0x35, 0x00, 0x0a, 0x73, 0x99, b'h', b'i'];
 
     fn pseudo() -> PseudoHeader {
@@ -247,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn accepted_datagrams_emit_the_same_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..60), plausible: bool) {
+        fn accepted_datagrams_emit_the_same_bytes(mut bytes in octets(0..60), plausible: bool) {
             if plausible && bytes.len() >= 8 {
                 bytes[4] = 0;
             }

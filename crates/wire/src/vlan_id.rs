@@ -1,7 +1,7 @@
 //! VLAN identifiers (IEEE 802.1Q §9.6).
 //!
-//! 0 means "no VLAN, priority only" on the wire and "untagged" in configuration; 4095 is reserved by the standard
-//! and refused here.
+//! 0 means "no VLAN, priority only" on the wire and "untagged" in configuration; 4095 is reserved by the
+//! standard and refused here.
 
 use core::fmt;
 
@@ -115,6 +115,14 @@ mod tests {
         assert_eq!(serde_json::to_string(&VlanId::new(100).unwrap()).unwrap(), "100");
         assert_eq!(serde_json::from_str::<VlanId>("100").unwrap().get(), 100);
         assert!(serde_json::from_str::<VlanId>("4095").is_err());
+    }
+
+    #[cfg(feature = "schema")]
+    #[test]
+    fn schema_says_the_range() {
+        let schema = schemars::schema_for!(VlanId);
+        assert_eq!(schema.get("minimum"), Some(&serde_json::json!(0)));
+        assert_eq!(schema.get("maximum"), Some(&serde_json::json!(4094)));
     }
 
     proptest! {

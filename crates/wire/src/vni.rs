@@ -1,7 +1,7 @@
 //! Virtual network identifiers: the segment that an overlay frame belongs to.
 //!
-//! Geneve (RFC 8926 §3.4) and VXLAN (RFC 7348 §5) both carry 24 bits. Zero names no segment here: a tunnel that is
-//! left unconfigured sends it, so a segment with that number would be reached by accident.
+//! Geneve (RFC 8926 §3.4) and VXLAN (RFC 7348 §5) both carry 24 bits. Zero names no segment here: a tunnel
+//! that is left unconfigured sends it, so a segment with that number would be reached by accident.
 
 use core::fmt;
 
@@ -128,6 +128,14 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vni>("5001").unwrap().get(), 5001);
         assert!(serde_json::from_str::<Vni>("0").is_err());
         assert!(serde_json::from_str::<Vni>("16777216").is_err());
+    }
+
+    #[cfg(feature = "schema")]
+    #[test]
+    fn schema_says_the_range() {
+        let schema = schemars::schema_for!(Vni);
+        assert_eq!(schema.get("minimum"), Some(&serde_json::json!(1)));
+        assert_eq!(schema.get("maximum"), Some(&serde_json::json!(16_777_215)));
     }
 
     proptest! {

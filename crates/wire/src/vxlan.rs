@@ -53,7 +53,8 @@ pub struct VxlanView<'a> {
 }
 
 impl<'a> VxlanView<'a> {
-    /// The header at the start of `bytes`, which is the payload of UDP. Reserved bits are ignored, as the RFC asks.
+    /// The header at the start of `bytes`, which is the payload of UDP. Reserved bits are ignored, as the RFC
+    /// asks.
     ///
     /// # Errors
     ///
@@ -122,6 +123,7 @@ mod tests {
 
     use super::*;
     use crate::Problem;
+    use crate::arbitrary::octets;
 
     #[test]
     fn header_by_hand() {
@@ -143,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reserved_bits_are_ignored_and_not_sent_on(bytes in prop::collection::vec(any::<u8>(), 8..20)) {
+        fn reserved_bits_are_ignored_and_not_sent_on(bytes in octets(8..20)) {
             match VxlanView::parse(&bytes) {
                 Ok(view) => {
                     prop_assert!(bytes[0] & 8 != 0);

@@ -14,7 +14,7 @@ use crate::punt::{Entry, Punt, PuntKind};
 use crate::respond::arp::Answer;
 use crate::respond::{self, arp, fragment, icmp, nd};
 use crate::rewrite::Rewrite;
-use crate::rewrite::compiled::{Compiled, Refused};
+use crate::rewrite::compiled::{Compiled, Refused, is_unmarkable};
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{IngressKind, RouterId, SegmentId};
 use crate::time::Timestamp;
@@ -25,6 +25,15 @@ struct Slow<B> {
     parsed: Parsed,
     flow_hash: u64,
     buffer: B,
+}
+
+impl<B: PacketBuffer> Slow<B> {
+    /// Time to live or hop limit of an IP packet.
+    fn ttl(&self) -> Option<u8> {
+        let field = if self.parsed.key.is_ipv6() { 7 } else { 8 };
+        let at = usize::from(self.parsed.network) + field;
+        self.buffer.data().get(at).copied().filter(|_| self.parsed.key.is_ip())
+    }
 }
 
 impl State {
@@ -41,10 +50,16 @@ impl State {
         io: &mut T,
     ) {
         self.counters.cache_misses.add(1);
+        if is_unmarkable(buffer.data(), parsed) {
+            return self.discard(DropReason::CongestionUnmarkable, buffer, io);
+        }
         let slow = Slow { entry: Entry::Port(port), parsed: *parsed, flow_hash, buffer };
-        let decision = decide(self.view(), &parsed.key, None, &mut Silent);
+        let mut decision = decide(self.view(), &parsed.key, None, &mut Silent);
         if let Decision::Forward(rewrite) = &decision {
             self.remember(rewrite, &parsed.key, table_hash);
+        } else {
+            // What a router further on would say, a packet that does not live until there is not told.
+            decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Silent);
         }
         self.carry_out(decision, slow, io);
     }
@@ -117,19 +132,19 @@ impl State {
 
     /// Decides again with the packet's own time to live, to find the router in which it runs out.
     fn ttl_expired<B: PacketBuffer, T: Transmit<B>>(&mut self, slow: Slow<B>, io: &mut T) {
-        let network = usize::from(slow.parsed.network);
-        let field = if slow.parsed.key.is_ipv6() { 7 } else { 8 };
-        let ttl = slow.buffer.data().get(network + field).copied();
-        match decide(self.view(), &slow.parsed.key, ttl, &mut Silent) {
+        match decide(self.view(), &slow.parsed.key, slow.ttl(), &mut Silent) {
             expired @ Decision::TtlExpired { .. } => self.carry_out(expired, slow, io),
             _ => self.discard(DropReason::TtlExpired, slow.buffer, io),
         }
     }
 
-    /// Fragments the packet, or tells the sender the MTU.
+    /// Fragments the packet, or tells the sender the MTU. The time to live comes first (RFC 1812 section 5.2.1.2).
     fn too_big<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, compiled: &Compiled, slow: Slow<B>, io: &mut T) {
         let mut last = LastRouter(None);
-        let _ = decide(self.view(), &slow.parsed.key, None, &mut last);
+        let decision = decide(self.view(), &slow.parsed.key, slow.ttl(), &mut last);
+        if let Decision::TtlExpired { .. } = decision {
+            return self.carry_out(decision, slow, io);
+        }
         let Some((router, arrival)) = last.0 else {
             return self.discard(DropReason::TooBig, slow.buffer, io);
         };
@@ -211,9 +226,9 @@ impl State {
                 return self.answer_error(error, DropReason::NoService, router, arrival, slow, io);
             }
         }
-        // A reply from a link-local address or a TEP goes back the way it came; any other is routed.
-        let source = slow.parsed.key.source();
-        let on_link = matches!(source, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
+        // A reply from or to a link-local address, or from a TEP, goes back the way it came; any other is routed.
+        let ends = [slow.parsed.key.source(), slow.parsed.key.destination()];
+        let on_link = ends.iter().any(|end| matches!(end, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local()));
         match router {
             Some(router) if !on_link => self.originate(router, slow.buffer, io),
             _ => {
@@ -313,7 +328,9 @@ impl State {
 
     /// Routes a packet that a gateway of this node sends.
     pub(super) fn originate<B: PacketBuffer, T: Transmit<B>>(&mut self, router: RouterId, buffer: B, io: &mut T) {
-        let ingress = self.snapshot.origination(router);
+        let Some(ingress) = self.snapshot.origination(router) else {
+            return self.discard(DropReason::NoRoute, buffer, io);
+        };
         self.send_from(ingress, Entry::Gateway(GatewayIndex(router.0)), buffer, io);
     }
 
@@ -332,7 +349,11 @@ impl State {
         let slow = Slow { entry, parsed, flow_hash, buffer };
         match decide(self.view(), &parsed.key, None, &mut Silent) {
             Decision::Forward(rewrite) => self.forward(&rewrite, slow, io),
-            Decision::Resolve(key) => self.punt(PuntKind::Resolve(key), slow, io),
+            Decision::Resolve(key) => match entry {
+                Entry::Gateway(_) => self.punt(PuntKind::Resolve(key), slow, io),
+                // A proxy's frame has no place where it could be fed in again.
+                Entry::Port(_) => self.discard(DropReason::NeighborUnreachable, slow.buffer, io),
+            },
             Decision::Drop(reason) | Decision::Unreachable { reason, .. } => self.discard(reason, slow.buffer, io),
             // What the node sends is neither for itself nor for everybody.
             _ => self.discard(DropReason::NoReceiver, slow.buffer, io),
@@ -373,7 +394,7 @@ impl TokenBucket {
     /// Takes a token, if there is one.
     fn take(&mut self, now: Timestamp) -> bool {
         let elapsed = now.nanos_since(self.filled);
-        let earned = (elapsed as u128 * u128::from(self.rate) / 1_000_000_000) as u64;
+        let earned = (u128::from(elapsed) * u128::from(self.rate) / 1_000_000_000) as u64;
         if earned > 0 {
             self.tokens = self.tokens.saturating_add(earned).min(self.rate);
             self.filled = now;

@@ -12,7 +12,7 @@
 
 mod route;
 pub(crate) mod switch;
-pub mod trace;
+pub(crate) mod trace;
 
 use std::net::IpAddr;
 
@@ -103,6 +103,9 @@ fn from_uplink(
         return Decision::Drop(DropReason::NoService);
     }
     if is_tep(view.snapshot, key) {
+        if route::is_martian_source(key.source()) {
+            return Decision::Drop(DropReason::MartianSource);
+        }
         return Decision::Deliver { router: None, arrival: Addresses::of([key.destination()]) };
     }
     let Some((router, number)) = interface else { return Decision::Drop(DropReason::NotForThisNode) };

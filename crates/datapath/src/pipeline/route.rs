@@ -40,7 +40,8 @@ struct Way<'a> {
 /// Routes a packet.
 pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut impl Tracer) -> Decision {
     let (source, destination) = (key.source(), key.destination());
-    if is_martian_source(source) && !matches!(view.snapshot.ingress(key.ingress()).kind, crate::snapshot::IngressKind::Origination { .. }) {
+    let refused = is_martian_source(source) || is_link_local_v6(source);
+    if refused && !matches!(view.snapshot.ingress(key.ingress()).kind, crate::snapshot::IngressKind::Origination { .. }) {
         return Decision::Drop(DropReason::MartianSource);
     }
     if is_martian_destination(destination) {
@@ -53,6 +54,11 @@ pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut im
         tracer.step(|| Step::Route { router: way.router, arrival: way.arrival, route: route.cloned() });
         if route.is_some_and(|route| route.target == Target::Local) {
             return Decision::Deliver { router: Some(way.router), arrival: way.arrival };
+        }
+        // Gateways may have IPv4 link-local addresses between them; nobody else is reached by one (RFC 3927 section 7).
+        let exact = route.is_some_and(|route| route.prefix.prefix_len() == route.prefix.max_prefix_len());
+        if is_link_local_v4(destination) && !exact {
+            return Decision::Drop(DropReason::MartianDestination);
         }
         if passed > 0 || start.first_hop_counts {
             // RFC 1812 section 5.3.1: checked before the packet is forwarded, and never for what is delivered here.
@@ -95,7 +101,7 @@ impl Way<'_> {
     /// One of several equal ways, by the flow's hash: all packets of a flow take the same.
     fn choose<'a, T>(&self, ways: &'a [T], tracer: &mut impl Tracer) -> Option<&'a T> {
         let hash = self.key.flow_hash(self.view.snapshot.seed());
-        let chosen = ((hash >> 32) * ways.len() as u64 >> 32) as usize;
+        let chosen = (((hash >> 32) * ways.len() as u64) >> 32) as usize;
         if ways.len() > 1 {
             tracer.step(|| Step::EqualCost { chosen, of: ways.len() });
         }
@@ -161,18 +167,27 @@ impl Way<'_> {
 }
 
 /// Sources that no host may use (RFC 1812 section 5.3.7, RFC 4291 section 2.5).
-fn is_martian_source(address: IpAddr) -> bool {
+pub(super) fn is_martian_source(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0,
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_multicast() || v6.is_unspecified() || v6.is_unicast_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_multicast() || v6.is_unspecified(),
     }
+}
+
+/// Valid on its link, but never forwarded (RFC 4291 section 2.5.6).
+fn is_link_local_v6(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+fn is_link_local_v4(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(v4) if v4.is_link_local())
 }
 
 /// Destinations that are not routed.
 fn is_martian_destination(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
-            v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || v4.is_link_local() || v4.octets()[0] == 0
+            v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0
         }
         IpAddr::V6(v6) => v6.is_loopback() || v6.is_multicast() || v6.is_unspecified() || v6.is_unicast_link_local(),
     }

@@ -31,6 +31,9 @@ pub(super) fn from_segment(
             return Decision::Drop(DropReason::NoService);
         }
         if gateway.addresses.contains(&key.destination()) {
+            if route::is_martian_source(key.source()) {
+                return Decision::Drop(DropReason::MartianSource);
+            }
             return Decision::Deliver { router: Some(gateway.router), arrival: gateway.source };
         }
         let start = route::Start { router: gateway.router, arrival: gateway.source, first_hop_counts: true, ttl };

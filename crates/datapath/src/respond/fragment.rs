@@ -48,7 +48,7 @@ pub(crate) fn fragment<B: PacketBuffer, T: Transmit<B>>(
         packet[10..12].fill(0);
         let sum = checksum::checksum(&packet[..20]);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        let parsed = Parsed { frame: 0, network: 14, network_length: length as u16, outer_traffic_class: 0, ..*parsed };
+        let parsed = Parsed { frame: 0, network: 14, network_length: length as u16, ..*parsed };
         send(buffer, &parsed, io);
     }
     true

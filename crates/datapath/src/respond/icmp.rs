@@ -136,7 +136,9 @@ fn turn_v4(packet: &mut [u8], length: usize) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     let message = &mut packet[header_length..length];
     message[0] = 0;
-    let sum = checksum::update_u16(u16::from_be_bytes([message[2], message[3]]), 0x0800, 0);
+    // Summed anew: a reply may be all zeros, and the checksum of that cannot be had from the request's (RFC 1624 section 3).
+    message[2..4].fill(0);
+    let sum = checksum::checksum(message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
@@ -169,8 +171,8 @@ pub(crate) fn may_answer(data: &[u8], parsed: &Parsed) -> bool {
         return false;
     }
     if key.is_ipv6() {
-        // Types below 128 are errors; behind more extension headers than the key tells of, none is risked.
-        let error = key.protocol() == IpProtocol::ICMPV6 && key.selector() < 128;
+        // Types below 128 are errors, and redirects count as such; behind more extension headers than the key tells of, none is risked.
+        let error = key.protocol() == IpProtocol::ICMPV6 && (key.selector() < 128 || key.selector() == 137);
         return !error && key.flags() & (MANY_EXTENSIONS | FRAGMENT) == 0;
     }
     let Some(header) = packet.first_chunk::<20>() else { return false };

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use sluice_wire::checksum::PseudoHeader;
+use sluice_wire::neighbor::solicited_node;
 use sluice_wire::{EtherType, IpProtocol, MacAddr};
 
 use super::arp::{Answer, Owner, owner};
@@ -48,8 +49,23 @@ impl Solicitation {
         let hop_limit = header[7];
         let plain = header[6] == IpProtocol::ICMPV6.0 && message[0] == SOLICITATION && message[1] == 0;
         let intact = PseudoHeader::ipv6(source, destination).verify_icmpv6(message);
-        (plain && intact && hop_limit == 255 && !target.is_multicast()).then_some(Self { sender, source, target })
+        let tells_source = tells_link_layer_address(message.get(24..)?)?;
+        let detection = destination == solicited_node(target) && !tells_source;
+        let valid = plain && intact && hop_limit == 255 && !target.is_multicast();
+        (valid && (detection || !source.is_unspecified())).then_some(Self { sender, source, target })
     }
+}
+
+/// Whether the sender's link-layer address is among the options; none if an option has no length or ends behind the message.
+fn tells_link_layer_address(mut options: &[u8]) -> Option<bool> {
+    const SOURCE: u8 = 1;
+    let mut tells = false;
+    while let Some(kind) = options.first() {
+        let length = usize::from(*options.get(1)?) * 8;
+        tells |= *kind == SOURCE;
+        options = options.get(length..).filter(|_| length > 0)?;
+    }
+    Some(tells)
 }
 
 fn advertisement(solicitation: &Solicitation, mac: MacAddr, gateway: bool) -> [u8; FRAME] {

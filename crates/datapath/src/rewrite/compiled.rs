@@ -125,11 +125,15 @@ impl Compiled {
         let network = usize::from(parsed.network);
         let mut pop = usize::from(parsed.frame);
         if parsed.outer_traffic_class & ECT_1 != 0 {
-            carry_congestion(buffer, parsed)?;
+            carry_congestion(buffer, parsed, self.hops)?;
         }
         let mut traffic_class = 0;
         if self.inner == Inner::Kept {
             if self.outer != Outer::None {
+                // What follows the packet in the frame goes through the tunnel as well.
+                if buffer.data().len() > pop + 14 + usize::from(self.mtu) {
+                    return Err(Refused::TooBig);
+                }
                 traffic_class = bridged_traffic_class(parsed, buffer.data());
             }
         } else {
@@ -227,7 +231,8 @@ fn patch_ipv4(header: Option<&mut [u8; 20]>, hops: u8) -> Result<u8, Refused> {
         header[8] -= hops;
         // The time to live is the high byte of its word: taking n from it adds n << 8 to the complement of the sum.
         let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + (u32::from(hops) << 8);
-        [header[10], header[11]] = ((sum + (sum >> 16)) as u16).to_be_bytes();
+        // The carry comes around; and 0xffff, which no header sums to, is the other zero (RFC 1624 section 3).
+        [header[10], header[11]] = ((sum + u32::from(sum >= 0xffff)) as u16).to_be_bytes();
     }
     Ok(header[1])
 }
@@ -260,10 +265,19 @@ fn bridged_traffic_class(parsed: &Parsed, data: &[u8]) -> u8 {
     }
 }
 
+/// Whether congestion was met on the way of a packet through a tunnel that is not ECN-capable: it must be dropped, whatever it is for (RFC 6040
+/// section 4.2).
+pub(crate) fn is_unmarkable(data: &[u8], parsed: &Parsed) -> bool {
+    let header = data.get(usize::from(parsed.network)..).and_then(<[u8]>::first_chunk::<2>);
+    let shift = if parsed.key.is_ipv6() { 4 } else { 0 };
+    let met = parsed.outer_traffic_class & 3 == 3 && parsed.key.is_ip();
+    met && header.is_some_and(|header| header[1] >> shift & 3 == 0)
+}
+
 /// Carries ECT(1) or CE of the outer header over to the inner one (RFC 6040 section 4.2): both bits are set that the outer has
 /// set; CE on a packet that is not ECN-capable cannot be carried.
 #[cold]
-fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Result<(), Refused> {
+fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, hops: u8) -> Result<(), Refused> {
     if !parsed.key.is_ip() {
         return Ok(());
     }
@@ -278,6 +292,9 @@ fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Result<
         (3, _) | (_, 3) => 3,
         (_, outer) => outer,
     };
+    if hops > 0 && header[if parsed.key.is_ipv6() { 7 } else { 8 }] <= hops {
+        return Err(Refused::TtlExpired);
+    }
     let before = u16::from_be_bytes([header[0], header[1]]);
     header[1] = header[1] & !(3 << shift) | result << shift;
     if !parsed.key.is_ipv6() {

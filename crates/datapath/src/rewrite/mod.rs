@@ -15,7 +15,7 @@ use crate::snapshot::{IngressId, TunnelId};
 
 /// What happens to the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rewrite {
+pub(crate) struct Rewrite {
     /// Where the packets enter; counted there.
     pub(crate) ingress: IngressId,
     /// The new Ethernet header; without one the frame stays as it is.

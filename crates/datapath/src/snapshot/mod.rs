@@ -10,7 +10,7 @@
 
 mod compile;
 pub(crate) mod ingress;
-pub(crate) mod router;
+pub mod router;
 pub(crate) mod segment;
 pub(crate) mod table;
 pub(crate) mod tunnel;
@@ -22,10 +22,11 @@ use sluice_wire::MacAddr;
 
 pub use ingress::IngressId;
 pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
-pub(crate) use router::{Router, RouterId};
-pub(crate) use segment::{Segment, SegmentId};
+pub use router::{Router, RouterId};
+pub(crate) use segment::Segment;
+pub use segment::SegmentId;
 pub(crate) use table::ExactTable;
-pub(crate) use tunnel::{Tunnel, TunnelId};
+pub use tunnel::{Tunnel, TunnelId};
 
 /// What the plan does not say of a port because only its device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,11 @@ pub struct Snapshot {
 impl Snapshot {
     /// The plan that it was compiled from.
     pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The same, to share.
+    pub fn plan_arc(&self) -> &Arc<Plan> {
         &self.plan
     }
 
@@ -117,7 +123,8 @@ impl Snapshot {
         &self.routers
     }
 
-    pub(crate) fn tunnel(&self, id: TunnelId) -> &Tunnel {
+    /// A tunnel of [`Self::tunnels`].
+    pub fn tunnel(&self, id: TunnelId) -> &Tunnel {
         &self.tunnels[id.0 as usize]
     }
 
@@ -126,9 +133,9 @@ impl Snapshot {
         &self.tunnels
     }
 
-    /// The ingress of packets that the router itself sends.
-    pub(crate) fn origination(&self, router: RouterId) -> IngressId {
-        self.originations[router.0 as usize]
+    /// The ingress of packets that the router itself sends; none if another snapshot had more routers.
+    pub(crate) fn origination(&self, router: RouterId) -> Option<IngressId> {
+        self.originations.get(router.0 as usize).copied()
     }
 
     /// The ingress of frames that the segment's proxy sends.

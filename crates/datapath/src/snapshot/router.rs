@@ -14,6 +14,13 @@ use crate::lpm::Lpm;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouterId(pub(crate) u16);
 
+impl RouterId {
+    /// Position of the gateway in the plan.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A gateway as this node sees it.
 #[derive(Debug)]
 pub struct Router {
@@ -31,6 +38,11 @@ impl Router {
     /// The gateway in the plan.
     pub fn gateway(&self) -> GatewayIndex {
         self.gateway
+    }
+
+    /// The gateway's name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The forwarding table: every route with its target.
@@ -94,7 +106,8 @@ pub enum Target {
 /// The far end of a router link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    pub(crate) router: RouterId,
+    /// The gateway at the far end.
+    pub router: RouterId,
     /// Addresses of the far end, the source of its ICMP errors.
     pub(crate) arrival: Addresses,
 }

@@ -12,6 +12,13 @@ use super::{RouterId, TunnelId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentId(pub(crate) u16);
 
+impl SegmentId {
+    /// Position of the segment in the plan.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// One address of each family, where there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Addresses {

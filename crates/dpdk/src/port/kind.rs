@@ -18,7 +18,8 @@ pub enum PortKind {
     },
     /// Shared memory with another process on this machine.
     Memif(MemifSettings),
-    /// A Linux interface through AF_XDP sockets.
+    /// A Linux interface through AF_XDP sockets. Needs root. Each queue keeps 2,048 mbufs of the port's pool for the kernel to fill,
+    /// and the driver does not give them back when the port goes: give such ports a pool of their own.
     AfXdp {
         /// The interface.
         interface: String,
@@ -64,8 +65,9 @@ pub struct MemifSettings {
     pub id: u32,
     /// Which side this is.
     pub role: MemifRole,
-    /// Let the other process read and write our packet memory in place of copying; for the client only. Costs about three quarters of
-    /// the cycles. All packets sent must then be of the port's own pool, and the EAL must use huge pages.
+    /// Let the other process read and write our packet memory in place of copying; for the client only, with huge pages. Costs about
+    /// three quarters of the cycles. All packets sent must be of the port's own pool and in one segment; others are dropped and
+    /// counted. The pool is to be created before the port starts, and starting waits until the server has accepted.
     pub zero_copy: bool,
     /// log₂ of the slots of each ring, 1 to 14.
     pub ring_size_log2: u8,
@@ -84,9 +86,10 @@ impl MemifSettings {
 /// The two sides of a shared-memory port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemifRole {
-    /// Creates the socket and waits.
+    /// Creates the socket and waits. With both sides in one process the server is to be created first.
     Server,
-    /// Connects, and owns the shared memory.
+    /// Connects, and owns the shared memory. It asks once, when the port starts: that fails without a server, and a link that the
+    /// server refuses or ends stays down until the port is stopped and started again.
     Client,
 }
 
@@ -98,6 +101,11 @@ pub(super) struct Device {
 }
 
 impl PortKind {
+    /// Whether the peer is given our packet memory itself.
+    pub(super) fn is_zero_copy(&self) -> bool {
+        matches!(self, Self::Memif(settings) if settings.zero_copy)
+    }
+
     /// The device for a port of this name, after everything that can be checked was: drivers explain themselves badly.
     pub(super) fn device(&self, port: &str) -> Result<Device, PortError> {
         let (driver, arguments) = match self {
@@ -111,7 +119,9 @@ impl PortKind {
                 check_range(port, "the number of queues", u64::from(*queues), 1, 64)?;
                 ("net_af_xdp", format!("iface={interface},start_queue=0,queue_count={queues}"))
             }
-            Self::AfPacket { interface, queues, slot_bytes } => ("net_af_packet", af_packet(port, interface, *queues, *slot_bytes)?),
+            Self::AfPacket { interface, queues, slot_bytes } => {
+                ("net_af_packet", af_packet(port, interface, *queues, *slot_bytes)?)
+            }
             Self::Tap { interface } => {
                 check_value(port, "the interface", interface)?;
                 check_range(port, "the length of the interface's name", interface.len() as u64, 1, 15)?;
@@ -133,8 +143,8 @@ fn memif(port: &str, settings: &MemifSettings) -> Result<String, PortError> {
     check_range(port, "the buffer size", u64::from(*buffer_bytes), 64, 65_535)?;
     let role = match role {
         MemifRole::Server if *zero_copy => {
-            let (port, remedy) = (port.to_owned(), "only the client side can, which owns the memory");
-            return Err(PortError::State { port, state: "a memif server and cannot do without copying", remedy });
+            let reason = "only the client side of a memif can, which owns the memory";
+            return Err(PortError::ZeroCopy { port: port.to_owned(), reason });
         }
         MemifRole::Server => "server",
         MemifRole::Client => "client",
@@ -155,7 +165,9 @@ fn af_packet(port: &str, interface: &str, queues: u16, slot_bytes: u32) -> Resul
         return Err(PortError::Range { port, setting: "the slot size", value: u64::from(slot_bytes), range });
     }
     let block = slot_bytes.max(4096);
-    Ok(format!("iface={interface},qpairs={queues},blocksz={block},framesz={slot_bytes},framecnt=512,qdisc_bypass=1"))
+    Ok(format!(
+        "iface={interface},qpairs={queues},blocksz={block},framesz={slot_bytes},framecnt=512,qdisc_bypass=1"
+    ))
 }
 
 fn pcap(port: &str, receive: Option<&Path>, transmit: &Path) -> Result<String, PortError> {
@@ -209,7 +221,9 @@ fn path_text<'a>(port: &str, setting: &'static str, path: &'a Path) -> Result<&'
 }
 
 fn check_value(port: &str, setting: &'static str, value: &str) -> Result<(), PortError> {
-    let foreign = |character: char| character.is_control() || character.is_whitespace() || ",=[]\"'".contains(character);
+    let foreign = |character: char| {
+        character.is_control() || character.is_whitespace() || ",=[]\"'".contains(character)
+    };
     if value.is_empty() || value.len() > LONGEST_VALUE || value.contains(foreign) {
         return Err(PortError::Setting { port: port.to_owned(), setting, value: value.to_owned() });
     }
@@ -217,7 +231,13 @@ fn check_value(port: &str, setting: &'static str, value: &str) -> Result<(), Por
 }
 
 /// Checks that a number of a port's settings is within `least` and `most`.
-pub(super) fn check_range(port: &str, setting: &'static str, value: u64, least: u64, most: u64) -> Result<(), PortError> {
+pub(super) fn check_range(
+    port: &str,
+    setting: &'static str,
+    value: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), PortError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

@@ -17,7 +17,8 @@ pub(crate) fn start_eal() -> Eal {
 
 /// A pool of 4,095 mbufs.
 pub(crate) fn small_pool(eal: &Eal, name: &str) -> Mempool {
-    Mempool::new(eal, name, MempoolConfig { count: 4095, cache: 64, ..Default::default() }).expect("a small pool fits")
+    Mempool::new(eal, name, MempoolConfig { count: 4095, cache: 64, ..Default::default() })
+        .expect("a small pool fits")
 }
 
 /// Frames of different lengths and content: 60 bytes up to `longest`.

@@ -106,10 +106,10 @@ impl<'d> Neighbourhood<'d> {
     }
 
     /// The link with a subnet that has `address`.
-    fn containing(&self, address: IpAddr) -> Option<(&(&'d str, Via, &'d [IpNet]), IpNet)> {
-        self.links.iter().find_map(|link| {
-            let subnet = link.2.iter().find(|subnet| subnet.contains(&address))?;
-            Some((link, *subnet))
+    fn containing(&self, address: IpAddr) -> Option<(Via, IpNet)> {
+        self.links.iter().find_map(|(_, via, subnets)| {
+            let subnet = subnets.iter().find(|subnet| subnet.contains(&address))?;
+            Some((*via, *subnet))
         })
     }
 }
@@ -190,9 +190,9 @@ fn by_address(
     let gateway = neighbourhood.gateway;
     let message = if is_link_local(address) {
         format!("{address} is link-local, so it may be behind any interface; name the one in interface")
-    } else if let Some(((_, via, _), subnet)) = neighbourhood.containing(address) {
+    } else if let Some((via, subnet)) = neighbourhood.containing(address) {
         match own_or_reserved(&subnet, address) {
-            None => return Some(*via),
+            None => return Some(via),
             Some(message) => message,
         }
     } else if neighbourhood.incomplete {

@@ -101,7 +101,7 @@ fn port(name: Name, kind: PortKindName, mtu: u16, index: usize) -> Port {
         receive: None,
         transmit: None,
         mtu,
-        mac: (index % 2 == 0).then(|| mac(1, index)),
+        mac: index.is_multiple_of(2).then(|| mac(1, index)),
         queues: 0,
     };
     match kind {
@@ -110,7 +110,7 @@ fn port(name: Name, kind: PortKindName, mtu: u16, index: usize) -> Port {
             port.socket = Some("/run/sluice/memif.sock".into());
             port.id = Some(index as u32);
             port.role = Some(crate::plan::MemifRole::Client);
-            port.zero_copy = Some(index % 2 == 0);
+            port.zero_copy = Some(index.is_multiple_of(2));
         }
         PortKindName::AfXdp | PortKindName::AfPacket | PortKindName::Tap => {
             port.interface = format!("eth{index}").parse().ok();
@@ -134,7 +134,7 @@ fn teps(choices: &Choices) -> Vec<Tep> {
             gateway: choice.gateway.then_some(gateway),
             uplink: name("uplink", choice.uplink % choices.uplinks),
             vlan: choice.vlan.and_then(|number| vlan(number.into())),
-            mtu: (index % 2 == 0).then_some(if choices.jumbo { 9000 } else { 1700 }),
+            mtu: index.is_multiple_of(2).then_some(if choices.jumbo { 9000 } else { 1700 }),
         }
     })
     .collect()

@@ -72,7 +72,7 @@ fn interfaces(choices: &Choices, choice: &Tier0Choice) -> Vec<Interface> {
                 uplink: name("uplink", uplink),
                 vlan: if tagged { vlan(200 + index) } else { None },
                 addresses: subnets(interface.families, (v4(18, index, 2), 24), (v6(2, index, 2), 64)),
-                mtu: (index % 2 == 0).then_some(1500),
+                mtu: index.is_multiple_of(2).then_some(1500),
             }
         })
         .collect()

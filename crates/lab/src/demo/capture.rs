@@ -40,7 +40,7 @@ pub(super) fn check(stage: &Stage<'_>, report: &mut Report, progress: &mut impl 
         return;
     }
     progress(&format!("capturing on {} of {}", capture.interface, capture.node));
-    let file = stage.lab.state().file("capture.pcapng");
+    let file = stage.lab.state().file("capture.pcap");
     report.add(
         what,
         record(stage, capture, &file).and_then(|()| read(&file)).and_then(|text| judge(&text, capture)),

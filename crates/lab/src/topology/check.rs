@@ -8,18 +8,21 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use sluice_intent::plan::{Plan, PortKind as PlanKind};
 use sluice_wire::MacAddr;
 
 use super::document::{
     BridgeDocument, Document, InterfaceDocument, LinkDocument, NodeDocument, RouteDocument, VxlanDocument,
 };
-use super::{Bridge, Demonstration, Interface, Link, MAX_XDP_MTU, Node, Route, Topology, Vxlan};
-use crate::state::valid_name;
+use super::{
+    Bridge, Demonstration, Interface, Link, MAX_XDP_MTU, Node, Route, Topology, Vxlan, with_port_kind,
+};
+use crate::state::{PortKind, valid_name};
 
 /// MTU of a link whose document names none.
 const DEFAULT_MTU: u16 = 1500;
 /// Queue pairs that a veth interface may have here; the kernel allows more, no node has as many workers.
-const MAX_QUEUES: usize = 64;
+const MAX_QUEUES: u16 = 64;
 
 /// Problems found so far.
 #[derive(Default)]
@@ -114,9 +117,9 @@ pub(super) fn topology(source: &str) -> Result<Topology, Vec<String>> {
         problems
             .add("name", format!("'{}' cannot name a lab: use 1 to 32 of a-z, 0-9 and '-'", document.name));
     }
-    let mut nodes = nodes(&document, &mut problems);
+    let (mut nodes, plans) = nodes(&document, &mut problems);
     let links = links(&document, &mut nodes, &mut problems);
-    workload_addresses(&nodes, &mut problems);
+    workload_addresses(&nodes, &plans, &mut problems);
     let demonstration =
         document.demonstration.as_ref().and_then(|value| demonstration(value, &nodes, &mut problems));
     if !problems.0.is_empty() {
@@ -126,12 +129,12 @@ pub(super) fn topology(source: &str) -> Result<Topology, Vec<String>> {
     Ok(Topology { name, description, nodes, links, demonstration, source: source.into() })
 }
 
-fn nodes(document: &Document, problems: &mut Problems) -> Vec<Node> {
+fn nodes(document: &Document, problems: &mut Problems) -> (Vec<Node>, Vec<Plan>) {
     if document.nodes.is_empty() {
         problems.add("nodes", "there is none");
     }
     let mut names = HashSet::new();
-    let mut nodes = Vec::new();
+    let (mut nodes, mut plans) = (Vec::new(), Vec::new());
     for (i, value) in document.nodes.iter().enumerate() {
         // The name reads better than the position, where there is one.
         let path = match value.get("name").and_then(Value::as_str) {
@@ -146,12 +149,14 @@ fn nodes(document: &Document, problems: &mut Problems) -> Vec<Node> {
         if !names.insert(raw.name.clone()) {
             problems.add(&path, "there is another node of this name");
         }
-        nodes.push(node(&path, raw, problems));
+        let (node, plan) = node(&path, raw, problems);
+        nodes.push(node);
+        plans.extend(plan);
     }
-    nodes
+    (nodes, plans)
 }
 
-fn node(path: &str, raw: NodeDocument, problems: &mut Problems) -> Node {
+fn node(path: &str, raw: NodeDocument, problems: &mut Problems) -> (Node, Option<Plan>) {
     let mut names = HashSet::new();
     let devices = raw.interfaces.iter().map(|i| &i.name);
     for name in devices.chain(raw.bridges.iter().map(|b| &b.name)).chain(raw.vxlans.iter().map(|v| &v.name)) {
@@ -163,8 +168,10 @@ fn node(path: &str, raw: NodeDocument, problems: &mut Problems) -> Node {
     let mut interfaces: Vec<_> = raw.interfaces.iter().map(|raw| interface(path, raw, problems)).collect();
     let bridges: Vec<_> = raw.bridges.iter().map(|raw| bridge(path, raw, &names, problems)).collect();
     let vxlans = raw.vxlans.iter().filter_map(|raw| vxlan(path, raw, problems)).collect();
-    let document =
-        raw.sluiced.as_ref().and_then(|value| sluiced(path, &raw.name, value, &mut interfaces, problems));
+    let (document, plan) = match &raw.sluiced {
+        Some(value) => sluiced(path, &raw.name, value, &mut interfaces, problems),
+        None => (None, None),
+    };
     let mut node = Node {
         name: raw.name,
         interfaces,
@@ -176,7 +183,7 @@ fn node(path: &str, raw: NodeDocument, problems: &mut Problems) -> Node {
     };
     node.routes =
         raw.routes.iter().enumerate().filter_map(|(i, raw)| route(path, i, raw, &node, problems)).collect();
-    node
+    (node, plan)
 }
 
 fn interface(path: &str, raw: &InterfaceDocument, problems: &mut Problems) -> Interface {
@@ -267,30 +274,41 @@ fn sysctls(path: &str, raw: &BTreeMap<String, Value>, problems: &mut Problems) -
     sysctls
 }
 
-/// Marks the interfaces that the node document's ports are attached to.
+/// Checks the node document as the node itself will, and marks the interfaces that its ports are attached to.
 fn sluiced(
     path: &str,
     name: &str,
     value: &Value,
     interfaces: &mut [Interface],
     problems: &mut Problems,
-) -> Option<Map<String, Value>> {
+) -> (Option<Map<String, Value>>, Option<Plan>) {
     let path = format!("{path}.sluiced");
     let Value::Object(document) = value else {
         problems.add(&path, "must be a node document");
-        return None;
+        return (None, None);
     };
-    if document.get("name").and_then(Value::as_str) != Some(name) {
-        problems.add(&format!("{path}.name"), format!("must be '{name}', the name of the node"));
+    // Which kind the ports get is found out when the lab is built; to the checks they are alike.
+    let complete = Value::Object(with_port_kind(document, PortKind::AfPacket)).to_string();
+    let plan = match sluice_intent::parse(&complete, name) {
+        Ok(plan) => plan,
+        Err(found) => {
+            for problem in found.problems() {
+                problems.add(&join(&path, &problem.path.to_string()), &problem.message);
+            }
+            return (Some(document.clone()), None);
+        }
+    };
+    if plan.name != name {
+        problems.add(&join(&path, "name"), format!("must be '{name}', the name of the node"));
     }
-    let workers =
-        document.get("dataplane").and_then(|d| d.get("cores")).and_then(Value::as_array).map_or(1, Vec::len);
-    let ports = document.get("ports").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for (i, port) in ports.iter().enumerate() {
-        let Some(wanted) = port.get("interface").and_then(Value::as_str) else { continue };
-        let path = format!("{path}.ports[{i}]");
-        let Some(interface) = interfaces.iter_mut().find(|interface| interface.name == wanted) else {
-            problems.add(&format!("{path}.interface"), format!("the node has no interface '{wanted}'"));
+    for port in &plan.ports {
+        let (PlanKind::AfXdp { interface: wanted } | PlanKind::AfPacket { interface: wanted }) = &port.kind
+        else {
+            continue;
+        };
+        let path = format!("{path}.ports[{}]", port.name);
+        let Some(interface) = interfaces.iter_mut().find(|interface| interface.name == *wanted) else {
+            problems.add(&path, format!("the node has no interface '{wanted}'"));
             continue;
         };
         if !interface.addresses.is_empty() {
@@ -299,21 +317,18 @@ fn sluiced(
                 format!("'{wanted}' belongs to the data path and cannot have addresses of the kernel"),
             );
         }
-        let queues = port
-            .get("queues")
-            .and_then(Value::as_u64)
-            .map_or(0, |queues| usize::try_from(queues).unwrap_or(usize::MAX));
-        let queues = if queues == 0 { workers.max(1) } else { queues };
-        if queues > MAX_QUEUES {
+        let workers = u16::try_from(plan.dataplane.cores.len().max(1)).unwrap_or(u16::MAX);
+        interface.queues = if port.queues == 0 { workers } else { port.queues };
+        if interface.queues > MAX_QUEUES {
+            let queues = interface.queues;
             problems.add(
                 &path,
                 format!("{queues} queues are more than the {MAX_QUEUES} that the lab gives an interface"),
             );
         }
-        interface.queues = u16::try_from(queues).unwrap_or(u16::MAX);
         interface.data_path = true;
     }
-    Some(document.clone())
+    (Some(document.clone()), Some(plan))
 }
 
 fn links(document: &Document, nodes: &mut [Node], problems: &mut Problems) -> Vec<Link> {
@@ -412,24 +427,21 @@ fn parse_rate(text: &str) -> Option<u64> {
 }
 
 /// A workload of a node document that is also a node here must have the MAC and IP addresses that the document says.
-fn workload_addresses(nodes: &[Node], problems: &mut Problems) {
-    for node in nodes {
-        let Some(document) = &node.document else { continue };
-        let workloads = document.get("workloads").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        for workload in workloads {
-            let name = workload.get("name").and_then(Value::as_str).unwrap_or_default();
-            let Some(real) = nodes.iter().find(|node| node.name == name) else { continue };
-            let path = format!("nodes[{}].sluiced.workloads[{name}]", node.name);
-            let mac = workload.get("mac").and_then(Value::as_str).and_then(|mac| mac.parse::<MacAddr>().ok());
-            if let Some(mac) = mac.filter(|mac| real.interfaces.iter().all(|i| i.mac != Some(*mac))) {
-                problems.add(&path, format!("{mac} is the MAC address of no interface of node '{name}'"));
+fn workload_addresses(nodes: &[Node], plans: &[Plan], problems: &mut Problems) {
+    for plan in plans {
+        for workload in &plan.workloads {
+            let Some(real) = nodes.iter().find(|node| node.name == workload.name) else { continue };
+            let path = format!("nodes[{}].sluiced.workloads[{}]", plan.name, workload.name);
+            if real.interfaces.iter().all(|interface| interface.mac != Some(workload.mac)) {
+                problems.add(
+                    &path,
+                    format!("{} is the MAC address of no interface of node '{}'", workload.mac, real.name),
+                );
             }
-            let addresses =
-                workload.get("addresses").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            for address in addresses.iter().filter_map(|a| a.as_str()?.parse::<IpAddr>().ok()) {
-                if real.addresses().all(|own| own != address) {
-                    problems.add(&path, format!("node '{name}' does not have the address {address}"));
-                }
+            for address in
+                workload.addresses.iter().filter(|address| real.addresses().all(|own| own != **address))
+            {
+                problems.add(&path, format!("node '{}' does not have the address {address}", real.name));
             }
         }
     }

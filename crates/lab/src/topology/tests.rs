@@ -31,10 +31,13 @@ nodes:
   - name: h
     interfaces: [{name: w}]
     sluiced:
+      version: 1
       name: h
+      role: host
       dataplane: {cores: [0, 1]}
       ports: [{name: w, interface: w}]
-      workloads: [{name: w, mac: "02:00:00:00:00:01", addresses: [10.0.0.1]}]
+      segments: [{name: s, vni: 5001}]
+      workloads: [{name: w, segment: s, port: w, mac: "02:00:00:00:00:01", addresses: [10.0.0.1]}]
   - name: w
     interfaces: [{name: eth0, mac: "02:00:00:00:00:01", addresses: [10.0.0.1/24]}]
 links:
@@ -137,17 +140,14 @@ fn data_path_mistakes_are_named() {
     let interface = "interface: w}";
     assert!(
         problem(DATA_PATH, interface, "interface: x}")
-            .contains("sluiced.ports[0].interface: the node has no interface 'x'")
+            .contains("sluiced.ports[w]: the node has no interface 'x'")
     );
     assert!(
         problem(DATA_PATH, "[{name: w}]", "[{name: w, addresses: [10.0.0.9/24]}]")
             .contains("belongs to the data path")
     );
     assert!(
-        problem(DATA_PATH, interface, "interface: w, queues: 65}").contains("65 queues are more than the 64")
-    );
-    assert!(
-        problem(DATA_PATH, "name: h\n      data", "name: g\n      data")
+        problem(DATA_PATH, "name: h\n      role", "name: g\n      role")
             .contains("must be 'h', the name of the node")
     );
     assert!(problem(DATA_PATH, "\"w:eth0\"]", "\"w:eth0\"], mtu: 9000").contains("at most 3498 bytes"));
@@ -156,12 +156,28 @@ fn data_path_mistakes_are_named() {
         problem(DATA_PATH, "[10.0.0.1]}", "[10.0.0.2]}")
             .contains("node 'w' does not have the address 10.0.0.2")
     );
-    let other_mac = problem(
-        DATA_PATH,
-        "mac: \"02:00:00:00:00:01\", addresses: [10.0.0.1]}",
-        "mac: \"02:00:00:00:00:02\"}",
-    );
+    let other_mac =
+        problem(DATA_PATH, "port: w, mac: \"02:00:00:00:00:01\"", "port: w, mac: \"02:00:00:00:00:02\"");
     assert!(other_mac.contains("02:00:00:00:00:02 is the MAC address of no interface of node 'w'"));
+}
+
+#[test]
+fn node_documents_are_checked_as_nodes_do() {
+    let found = problems(&DATA_PATH.replace("role: host", "role: hosts\n      portz: []"));
+    assert!(found.iter().any(|problem| problem.starts_with("nodes[h].sluiced.role: ")), "{found:#?}");
+    assert!(found.iter().any(|problem| problem.contains("portz")), "{found:#?}");
+}
+
+#[test]
+fn port_kind_is_filled_in_only_where_missing() {
+    let document = serde_json::json!({"ports": [
+        {"name": "a", "interface": "eth0"},
+        {"name": "b", "interface": "eth1", "kind": "tap"},
+        {"name": "c", "kind": "pci", "address": "0000:00:01.0"},
+    ]});
+    let filled = with_port_kind(document.as_object().unwrap(), PortKind::AfXdp);
+    let kinds: Vec<_> = filled["ports"].as_array().unwrap().iter().map(|port| &port["kind"]).collect();
+    assert_eq!(kinds, ["af_xdp", "tap", "pci"]);
 }
 
 #[test]
@@ -234,4 +250,13 @@ fn built_in_topologies_are_right() {
     }
     assert_eq!(Topology::load("demo").unwrap().daemons().count(), 3);
     assert_eq!(Topology::load("linux").unwrap().daemons().count(), 0);
+}
+
+#[test]
+fn documented_example_is_right() {
+    let text = include_str!("../../../../docs/lab.md");
+    let example = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let topology = Topology::parse("docs/lab.md", example).unwrap();
+    assert_eq!(topology.nodes.len(), 3);
+    assert_eq!(topology.links[1].rate, Some(100_000_000));
 }

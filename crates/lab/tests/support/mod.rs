@@ -1,16 +1,18 @@
 //! What the tests of whole labs share: running the lab's command as root or as an ordinary user, and proof that nothing is left.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
 use serde_json::Value;
+use sluice_lab::ProcessIdentity;
 use tempfile::TempDir;
 
 /// As whom labs are built.
@@ -42,7 +44,7 @@ impl Runner {
             return Err("the tests do not run as root".into());
         }
         let runtime = tempfile::tempdir().unwrap();
-        let mut runner = Self { who, runtime, names: Vec::new() };
+        let runner = Self { who, runtime, names: Vec::new() };
         if who == As::User {
             if root {
                 let nobody = User::from_name("nobody").unwrap().ok_or("there is no user 'nobody'")?;
@@ -192,7 +194,7 @@ impl Runner {
             assert_eq!(links.lines().count(), 2, "{links}");
             namespaces.extend(links.lines().map(String::from));
         }
-        Traces { namespaces, state: self.state(name) }
+        Traces { namespaces, state: self.state(name), taken: ticks() }
     }
 }
 
@@ -211,35 +213,60 @@ impl Drop for Runner {
 pub struct Traces {
     pub namespaces: BTreeSet<String>,
     state: PathBuf,
+    /// Clock ticks since boot. The kernel gives the numbers of namespaces that are gone to new ones, so what began later is not
+    /// of this lab.
+    taken: u64,
 }
 
 impl Traces {
     /// No process is in any of the namespaces or holds one open, nothing is mounted for the lab, and its directory is gone.
     pub fn assert_gone(&self) {
-        let left: Vec<_> =
-            links().into_iter().filter(|(_, target)| self.namespaces.contains(target)).collect();
-        assert!(left.is_empty(), "namespaces of the lab are still there: {left:?}");
+        self.assert_no_holders();
         assert!(!self.state.exists(), "{} is still there", self.state.display());
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(self.state.to_str().unwrap()), "{mounts}");
     }
 
+    /// [`Traces::assert_gone`] after an interruption: a program that was just entering a node ends by itself a moment later.
+    pub fn assert_gone_soon(&self) {
+        until("the end of everything in the lab", || self.holders().is_empty());
+        self.assert_gone();
+    }
+
+    /// No process is in any of the namespaces or holds one open.
+    pub fn assert_no_holders(&self) {
+        let holders = self.holders();
+        assert!(holders.is_empty(), "namespaces of the lab are still there: {holders:?}");
+    }
+
     /// How many of the namespaces are seen now: proof that [`Traces::assert_gone`] can see them.
     pub fn seen(&self) -> usize {
-        let targets: BTreeSet<_> = links().into_iter().map(|(_, target)| target).collect();
-        self.namespaces.intersection(&targets).count()
+        self.holders().into_iter().map(|(_, target)| target).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Links in `/proc` to namespaces of the lab. A process that ended and that nobody has waited for holds nothing any more.
+    fn holders(&self) -> Vec<(PathBuf, String)> {
+        let list =
+            |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let of_then = |path: &PathBuf| {
+            let pid = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+            let process = pid.and_then(ProcessIdentity::of);
+            process.is_some_and(|process| process.is_alive() && process.start_time <= self.taken)
+        };
+        list("/proc".into())
+            .filter(of_then)
+            .flat_map(|process| list(process.join("ns")).chain(list(process.join("fd"))))
+            .filter_map(|link| Some((link.clone(), fs::read_link(link).ok()?.display().to_string())))
+            .filter(|(_, target)| self.namespaces.contains(target))
+            .collect()
     }
 }
 
-/// Every namespace that a process is in or holds open.
-fn links() -> Vec<(PathBuf, String)> {
-    let list = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let numbered = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().parse::<u32>().is_ok();
-    list("/proc".into())
-        .filter(numbered)
-        .flat_map(|process| list(process.join("ns")).chain(list(process.join("fd"))))
-        .filter_map(|link| Some((link.clone(), fs::read_link(link).ok()?.display().to_string())))
-        .collect()
+/// Clock ticks since boot, of which Linux tells a hundred a second everywhere.
+fn ticks() -> u64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = uptime.split_whitespace().next().unwrap().parse().unwrap();
+    (seconds * 100.0) as u64
 }
 
 /// Standard output and error of a program, for a message.
@@ -257,8 +284,15 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// An example program of this crate.
+/// An example program of this crate, brought up to date first: Cargo does so only when it runs all tests.
 fn built(name: &str) -> PathBuf {
+    static BUILD: Once = Once::new();
+    BUILD.call_once(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--offline", "--package", "sluice-lab", "--examples"]);
+        cargo.args((!cfg!(debug_assertions)).then_some("--release")).current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(cargo.status().unwrap().success(), "the example programs cannot be built");
+    });
     let tests = std::env::current_exe().unwrap();
     let path = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
     assert!(path.exists(), "{} is missing: run `cargo build -p sluice-lab --examples` first", path.display());
@@ -278,6 +312,14 @@ links:
   - {ends: ["a:eth0", "b:eth0"], mtu: 1400, rate: 100mbit}
 "#;
 
+/// What is demonstrated on [`PAIR`].
+pub const PAIR_DEMONSTRATION: &str = r#"
+demonstration:
+  tester: b
+  workloads: [a]
+  hops: [{name: tester, addresses: [192.0.2.2, "2001:db8::2"]}]
+"#;
+
 /// A node that runs sluiced with two workers, and a workload.
 pub const HOST: &str = r#"
 version: 1
@@ -288,6 +330,7 @@ nodes:
     sluiced:
       version: 1
       name: host-1
+      role: host
       dataplane: {cores: [0, 1]}
       ports: [{name: web-1, interface: web-1}]
   - name: web-1

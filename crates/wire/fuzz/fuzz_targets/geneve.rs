@@ -1,5 +1,5 @@
-//! Geneve headers: what is accepted is emitted again octet by octet but for what is reserved, and options that are
-//! pushed one by one give the same header.
+//! Geneve headers: what is accepted is emitted again octet by octet but for what is reserved, and options
+//! that are pushed one by one give the same header.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! ICMPv6 messages and neighbour discovery: a message keeps its meaning when it is emitted, and its checksum is right.
+//! ICMPv6 messages and neighbour discovery: a message keeps its meaning when it is emitted, and its checksum
+//! is right.
 #![no_main]
 
 use std::net::Ipv6Addr;

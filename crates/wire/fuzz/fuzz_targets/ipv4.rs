@@ -1,5 +1,5 @@
-//! IPv4 packets: what is accepted is emitted again octet by octet but for the checksum, which is then right; changes in
-//! place keep a right checksum right.
+//! IPv4 packets: what is accepted is emitted again octet by octet but for the checksum, which is then right;
+//! changes in place keep a right checksum right.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! IPv6 packets: offsets lie within the packet, and header and extension headers are emitted again octet by octet but
-//! for what is reserved.
+//! IPv6 packets: offsets lie within the packet, and header and extension headers are emitted again octet by
+//! octet but for what is reserved.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

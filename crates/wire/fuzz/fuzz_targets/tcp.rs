@@ -1,5 +1,5 @@
-//! TCP segments: what is accepted is emitted again octet by octet but for the reserved bits; options lie within the
-//! header; changed ports keep a right checksum right.
+//! TCP segments: what is accepted is emitted again octet by octet but for the reserved bits; options lie
+//! within the header; changed ports keep a right checksum right.
 #![no_main]
 
 use std::net::Ipv4Addr;

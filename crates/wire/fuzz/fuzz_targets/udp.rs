@@ -1,4 +1,5 @@
-//! UDP datagrams: what is accepted is emitted again octet by octet; computed checksums verify and are never 0.
+//! UDP datagrams: what is accepted is emitted again octet by octet; computed checksums verify and are never
+//! 0.
 #![no_main]
 
 use std::net::Ipv4Addr;

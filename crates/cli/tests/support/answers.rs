@@ -1,0 +1,325 @@
+//! What an edge might answer.
+
+use sluice_control::*;
+
+/// A plausible reply of a node `edge-1` to any request.
+pub(crate) fn reply(request: &Request) -> Reply {
+    Reply::Answer(match request {
+        Request::GetStatus => Answer::Status(status("edge-1")),
+        Request::GetDataplane => Answer::Dataplane(dataplane()),
+        Request::GetCpuStats => Answer::CpuStats(cpu_stats()),
+        Request::GetFlowCacheConfig => {
+            Answer::FlowCacheConfig(FlowCacheConfig { enabled: true, size: 262_144, idle_timeout_s: 30 })
+        }
+        Request::GetFlowCacheStats => Answer::FlowCacheStats(flow_cache_stats()),
+        Request::GetLogicalSwitches => Answer::LogicalSwitches(logical_switches()),
+        Request::GetLogicalRouters => Answer::LogicalRouters(logical_routers()),
+        Request::GetRoute { router } => match router.as_deref() {
+            Some(name) if name != "t0" && name != "t1" => {
+                return Reply::Error(format!("there is no gateway '{name}'; there are t0 and t1"));
+            }
+            wanted => Answer::Routes(
+                routes().into_iter().filter(|r| wanted.is_none_or(|w| w == r.router)).collect(),
+            ),
+        },
+        Request::GetForwarding { router } => {
+            let wanted = router.as_deref();
+            Answer::Forwarding(
+                forwarding().into_iter().filter(|r| wanted.is_none_or(|w| w == r.router)).collect(),
+            )
+        }
+        Request::GetPhysicalPorts => Answer::PhysicalPorts(physical_ports()),
+        Request::GetPhysicalPortStats { name } => Answer::PhysicalPortStats(PhysicalPortStats {
+            name: name.clone(),
+            rx_packets: 18_446_744_073_709_551_615,
+            rx_bytes: 1_180_591_620,
+            rx_misses: 12,
+            tx_packets: 40_000_000,
+            tx_bytes: 2_720_000_000,
+            tx_drops: 1_024,
+            extended: vec![("rx_q0_packets".into(), 18_446_744), ("rx_q1_packets".into(), 7)],
+            ..PhysicalPortStats::default()
+        }),
+        Request::GetVteps => Answer::Vteps(vteps()),
+        Request::GetTunnelPorts => Answer::TunnelPorts(tunnel_ports()),
+        Request::GetNeighbor => Answer::Neighbors(neighbors()),
+        Request::GetDrops => Answer::Drops(vec![Drop {
+            reason: "no-route".into(),
+            packets: 1_234_567,
+            description: "The gateway has no route to the destination.".into(),
+        }]),
+        Request::SetRingSize { direction, size } => {
+            Answer::Done(format!("{direction:?} rings have {size} descriptors after the next restart."))
+        }
+        Request::SetFlowCache { enabled } => {
+            Answer::Done(format!("The flow cache is {}.", if *enabled { "enabled" } else { "disabled" }))
+        }
+        Request::RestartDataplane => Answer::Done("The data plane was restarted in 0.8 s.".into()),
+        Request::Apply { .. } => Answer::Applied(Applied {
+            generation: 8,
+            changes: vec!["segment web was added".into(), "workload vm-3 moved to 172.16.1.11".into()],
+        }),
+        Request::StartCapture { file, .. } => Answer::Captured(captured(file.display().to_string())),
+        Request::Trace(_) => Answer::Trace(trace()),
+    })
+}
+
+pub(crate) fn status(name: &str) -> Status {
+    Status {
+        name: name.into(),
+        role: "edge".into(),
+        version: "0.1.0".into(),
+        pid: 4711,
+        uptime_s: 93_784,
+        generation: 7,
+    }
+}
+
+pub(crate) fn captured(file: String) -> Captured {
+    Captured { frames: 4_200, missed: 3, file }
+}
+
+fn dataplane() -> Dataplane {
+    Dataplane {
+        rx_ring_size: 512,
+        tx_ring_size: 512,
+        rx_ring_size_after_restart: Some(1024),
+        tx_ring_size_after_restart: None,
+        slowpath_ring_size: 2048,
+        corelist: vec![1, 2],
+        flow_cache_size: 262_144,
+        flow_cache_enabled: true,
+        packet_memory_mib: 256,
+        hugepages: true,
+        buffers: 65_535,
+        buffers_in_use: 4_096,
+        idle_sleep_us: 0,
+        rx_queue_per_core: 1,
+        devices: vec![
+            Device {
+                name: "fp-eth0".into(),
+                driver: "mlx5_pci".into(),
+                device_id: "0x1019".into(),
+                vendor: "0x15b3".into(),
+                pci: "0000:19:00.0".into(),
+                numa_node: 0,
+            },
+            Device {
+                name: "fp-eth1".into(),
+                driver: "net_memif".into(),
+                device_id: String::new(),
+                vendor: String::new(),
+                pci: String::new(),
+                numa_node: -1,
+            },
+        ],
+    }
+}
+
+fn cpu_stats() -> Vec<CpuStats> {
+    let core = |core, rx_pps, usage_percent| CpuStats {
+        core,
+        rx_pps,
+        tx_pps: rx_pps - 17,
+        slowpath_pps: 12,
+        usage_percent,
+        cycles_per_packet: 187.25,
+        rx_packets: 1_000_000_000,
+        tx_packets: 999_999_000,
+        busy_cycles: 187_250_000_000,
+    };
+    vec![core(1, 11_402_318, 99.96), core(2, 1_017, 0.04)]
+}
+
+fn flow_cache_stats() -> Vec<FlowCacheStats> {
+    vec![FlowCacheStats {
+        core: 1,
+        flows: 1_280,
+        size: 262_144,
+        hits: 998_720_000,
+        misses: 1_280,
+        hit_rate_percent: 99.999_87,
+        insertions: 1_280,
+        evictions: 0,
+        skipped: 0,
+        rewrites: 4,
+    }]
+}
+
+fn logical_switches() -> Vec<LogicalSwitch> {
+    let switch = |uuid: &str, vni, tep_group, name: &str, global_vni| LogicalSwitch {
+        uuid: uuid.into(),
+        vni,
+        encap: "GENEVE".into(),
+        tep_group,
+        name: name.into(),
+        global_vni,
+        tep: tep_group.is_none().then(|| "tep-1".to_owned()),
+        local_workloads: 0,
+        remote_workloads: 2,
+    };
+    vec![
+        switch("7f7e8af0-299e-5354-a143-a6a3689db228", 71_690, Some(293_888), "transit-t0", None),
+        switch("6261cda0-558f-5a57-838c-d47c95945c31", 71_680, Some(293_888), "web", Some(5_000)),
+        switch("09243099-ebb7-51ae-bcf4-10e0b833cc24", 71_681, None, "database", None),
+    ]
+}
+
+fn logical_routers() -> Vec<LogicalRouter> {
+    let router = |uuid: &str, vrf, name: &str, kind: &str, ports| LogicalRouter {
+        uuid: uuid.into(),
+        vrf,
+        lr_id: vrf + 1024,
+        name: name.into(),
+        kind: kind.into(),
+        ports,
+        neighbors: 1,
+    };
+    vec![
+        router("736a80e3-23f6-5a2d-81d6-bbefb2786666", 0, "tunnel", "TUNNEL", 2),
+        router("0f3c0b3e-94f7-5b7e-a96f-3b7a3f0ff001", 1, "t0", "SERVICE_ROUTER_TIER0", 3),
+        router("0f3c0b3e-94f7-5b7e-a96f-3b7a3f0ff002", 2, "t0", "DISTRIBUTED_ROUTER_TIER0", 2),
+        router("0f3c0b3e-94f7-5b7e-a96f-3b7a3f0ff003", 3, "t1", "DISTRIBUTED_ROUTER_TIER1", 1_200),
+    ]
+}
+
+fn routes() -> Vec<RouterRoutes> {
+    let route = |origin: &str, network: &str, gateways: &[&str], interface: &str| Route {
+        origin: origin.into(),
+        network: network.into(),
+        gateways: gateways.iter().map(|&gateway| gateway.to_owned()).collect(),
+        interface: interface.into(),
+    };
+    vec![
+        RouterRoutes {
+            router: "t0".into(),
+            vrf: 1,
+            routes: vec![
+                route("t0s", "0.0.0.0/0", &["192.0.2.1", "192.0.2.3"], "to-router-1"),
+                route("t0c", "192.0.2.0/24", &["local"], "to-router-1"),
+                route("t1c", "10.10.20.0/24", &["t1"], "transit-t0"),
+            ],
+        },
+        RouterRoutes {
+            router: "t0".into(),
+            vrf: 2,
+            routes: vec![route("t0s", "0.0.0.0/0", &["169.254.0.2"], "transit-t0")],
+        },
+        RouterRoutes { router: "t1".into(), vrf: 3, routes: Vec::new() },
+    ]
+}
+
+fn forwarding() -> Vec<RouterForwarding> {
+    let entry = |ip_prefix: &str, gateway_ip: &str, kind: &str, mac: &str, state: &str| ForwardingEntry {
+        ip_prefix: ip_prefix.into(),
+        gateway_ip: gateway_ip.into(),
+        kind: kind.into(),
+        interface: "to-router-1".into(),
+        mac: mac.into(),
+        state: state.into(),
+    };
+    vec![RouterForwarding {
+        router: "t0".into(),
+        vrf: 1,
+        entries: vec![
+            entry("0.0.0.0/0", "192.0.2.1", "route", "02:00:00:00:02:01", "resolved"),
+            entry("0.0.0.0/0", "192.0.2.3", "route", "", "unresolved"),
+            entry("203.0.113.0/24", "", "blackhole", "", ""),
+        ],
+    }]
+}
+
+fn physical_ports() -> Vec<PhysicalPort> {
+    let port = |name: &str, kind: &str, link: &str, speed_mbps, used_by: &[&str]| PhysicalPort {
+        name: name.into(),
+        kind: kind.into(),
+        mac: "02:00:00:00:03:01".into(),
+        mtu: 1700,
+        link: link.into(),
+        speed_mbps,
+        queues: 2,
+        used_by: used_by.iter().map(|&user| user.to_owned()).collect(),
+    };
+    vec![
+        port("fp-eth0", "pci", "up", 100_000, &["uplink-1"]),
+        port("fp-eth1", "memif", "down", 0, &["uplink-2", "vm-1"]),
+    ]
+}
+
+fn vteps() -> Vec<Vtep> {
+    vec![
+        Vtep {
+            name: "tep-1".into(),
+            address: "172.16.2.10/24".into(),
+            gateway: Some("172.16.2.1".parse().unwrap()),
+            mac: "02:00:00:00:03:01".into(),
+            vlan: Some(120),
+            uplink: "uplink-1".into(),
+            port: "fp-eth0".into(),
+            mtu: 1700,
+            state: "up".into(),
+        },
+        Vtep {
+            name: "tep-2".into(),
+            address: "2001:db8::10/64".into(),
+            gateway: None,
+            mac: "02:00:00:00:03:02".into(),
+            vlan: None,
+            uplink: "uplink-2".into(),
+            port: "fp-eth1".into(),
+            mtu: 9000,
+            state: "down".into(),
+        },
+    ]
+}
+
+fn tunnel_ports() -> Vec<TunnelPort> {
+    let tunnel = |segment: &str, vni, remote: &str, mac: &str, state: &str, tx_packets| TunnelPort {
+        segment: segment.into(),
+        vni,
+        encap: "GENEVE".into(),
+        local: "172.16.2.10".parse().unwrap(),
+        remote: remote.parse().unwrap(),
+        next_hop_mac: mac.into(),
+        state: state.into(),
+        tx_packets,
+        tx_bytes: tx_packets * 118,
+    };
+    vec![
+        tunnel("web", 71_680, "172.16.1.10", "02:00:00:00:09:01", "up", 12_345_678),
+        tunnel("web", 71_680, "172.16.1.11", "", "down", 0),
+    ]
+}
+
+fn neighbors() -> Vec<Neighbor> {
+    let neighbor = |interface: &str, vlan, address: &str, mac: &str, state: &str| Neighbor {
+        interface: interface.into(),
+        vlan,
+        address: address.parse().unwrap(),
+        mac: mac.into(),
+        state: state.into(),
+    };
+    vec![
+        neighbor("fp-eth0", Some(120), "172.16.2.1", "02:00:00:00:09:01", "reachable"),
+        neighbor("fp-eth1", None, "192.0.2.1", "02:00:00:00:02:01", "stale"),
+        neighbor("fp-eth1", None, "192.0.2.3", "", "failed"),
+    ]
+}
+
+fn trace() -> Trace {
+    let step = |stage: &str, detail: &str| TraceStep { stage: stage.into(), detail: detail.into() };
+    Trace {
+        packet: "IPv4 10.10.20.10 > 192.0.2.10, UDP 49152 > 443, TTL 64, 100 bytes".into(),
+        steps: vec![
+            step("segment web", "is addressed to the distributed router's MAC address, so it is routed"),
+            step("tier-1 t1", "default route to the linked gateway t0; TTL 63"),
+            step("tier-0 t0", "default route over the transit segment to edge-1; TTL 62"),
+            step("tunnel", "VNI 71690 from 172.16.1.10 to 172.16.2.10 by port fp-eth0"),
+        ],
+        verdict: "The packet leaves in a Geneve tunnel to 172.16.2.10.".into(),
+        output: vec![
+            "fp-eth0: 02:00:00:00:03:01 > 02:00:00:00:09:01, VLAN 120, IPv4 172.16.1.10 > 172.16.2.10, Geneve VNI 71690"
+                .into(),
+        ],
+    }
+}

@@ -1,0 +1,15 @@
+//! The control socket of a node: what can be asked of `sluiced`, what it answers, and a client.
+//!
+//! A Unix stream socket. The client sends one [`Request`] as a line of JSON, the node answers with one [`Reply`] as a line of JSON, and either side
+//! may then close or go on. Field names are those of the node CLI. Used by `sluice-node` (server), `sluice-cli` and the lab (clients);
+//! knows nothing of packets.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod client;
+mod request;
+
+pub use answer::*;
+pub use client::{Client, ClientError, RequestsEnd, default_socket, run_directory};
+pub use request::*;

@@ -1,0 +1,5 @@
+//! The engine as a whole: against a plain model of the logical network, under changes of its tables, and in what it counts and allocates.
+
+mod common;
+mod differential;
+mod reference;

@@ -1,0 +1,177 @@
+//! Tunnels: what is accepted from them, and what is sent through them.
+
+use std::net::IpAddr;
+
+use sluice_datapath::drops::DropReason;
+use sluice_datapath::neighbor::NeighborKey;
+use sluice_intent::plan::{Encapsulation, Location, PortIndex, TepIndex, Tier};
+use sluice_wire::MacAddr;
+
+use super::packet::Ip;
+use super::{Flow, Ingress, Outer, Run};
+use crate::common::bytes;
+
+const GENEVE_PORT: u16 = 6081;
+const VXLAN_PORT: u16 = 4789;
+
+/// A way to a remote TEP.
+#[derive(Clone, Debug)]
+pub(super) struct Tunnel {
+    vni: u32,
+    encapsulation: Encapsulation,
+    local: IpAddr,
+    remote: IpAddr,
+    port: PortIndex,
+    vlan: u16,
+    /// Largest outer IP packet.
+    mtu: usize,
+    pub(super) next_hop: NeighborKey,
+}
+
+impl Tunnel {
+    /// Largest layer-3 packet of an inner frame: what outer IP, UDP, tunnel and inner Ethernet header leave.
+    pub(super) fn inner_mtu(&self) -> usize {
+        let ip = if self.remote.is_ipv4() { 20 } else { 40 };
+        self.mtu.saturating_sub(ip + 8 + 8 + 14)
+    }
+}
+
+impl Run<'_> {
+    /// The tunnel of a VNI to a remote TEP: through the pinned TEP, or the first of the right family.
+    pub(super) fn tunnel(&self, vni: u32, encapsulation: Encapsulation, pinned: Option<TepIndex>, remote: IpAddr) -> Option<Tunnel> {
+        let fits = |tep: &&sluice_intent::plan::Tep| tep.address.addr().is_ipv4() == remote.is_ipv4();
+        let pinned = pinned.map(|tep| &self.plan.teps[tep.index()]).filter(fits);
+        let tep = pinned.or_else(|| self.plan.teps.iter().find(fits))?;
+        let address = if tep.address.contains(&remote) { remote } else { tep.gateway? };
+        let port = self.plan.uplinks[tep.uplink.index()].port;
+        let vlan = tep.vlan.map_or(0, u16::from);
+        Some(Tunnel {
+            vni,
+            encapsulation,
+            local: tep.address.addr(),
+            remote,
+            port,
+            vlan,
+            mtu: usize::from(tep.mtu),
+            next_hop: NeighborKey { port, vlan, address },
+        })
+    }
+
+    /// Sends an inner frame through a tunnel whose next hop has this MAC address.
+    pub(super) fn encapsulate(&mut self, tunnel: &Tunnel, next_hop: MacAddr, inner: &[u8], class: u8, flow: &Flow) {
+        let (udp_port, payload) = match tunnel.encapsulation {
+            Encapsulation::Geneve => (GENEVE_PORT, bytes::geneve(tunnel.vni, 0, 0x6558, &[], inner)),
+            Encapsulation::Vxlan => (VXLAN_PORT, bytes::vxlan(tunnel.vni, 0x08, inner)),
+        };
+        let header = bytes::IpHeader { class, fragment: 0x4000, ..bytes::IpHeader::new(17) };
+        let packet = bytes::ip(&header, tunnel.local, tunnel.remote, &bytes::udp(0, udp_port, &payload));
+        assert!(packet.len() <= tunnel.mtu, "the model sends no outer packet that the TEP's MTU forbids");
+        let ethertype = if tunnel.remote.is_ipv4() { bytes::IPV4 } else { bytes::IPV6 };
+        let source = self.reference.macs[tunnel.port.index()];
+        let frame = bytes::on_vlan(bytes::ethernet(next_hop, source, ethertype, &packet), tunnel.vlan);
+        let network = frame.len() - packet.len();
+        let (ip, label) = if tunnel.remote.is_ipv4() { (20, None) } else { (40, Some(network)) };
+        self.send(tunnel.port, frame, Some(Outer { flow: flow.clone(), source_port: network + ip, label }));
+    }
+
+    fn is_local_tep(&self, address: IpAddr, port: PortIndex, vlan: u16) -> bool {
+        let here = |tep: &sluice_intent::plan::Tep| {
+            tep.address.addr() == address
+                && self.plan.uplinks[tep.uplink.index()].port == port
+                && tep.vlan.map_or(0, u16::from) == vlan
+        };
+        self.plan.teps.iter().any(here)
+    }
+
+    fn is_remote_tep(&self, address: IpAddr) -> bool {
+        if self.plan.teps.iter().any(|tep| tep.address.addr() == address) {
+            return false;
+        }
+        let of_segment = self.plan.segments.iter().any(|segment| segment.remote_teps.contains(&address));
+        let of_workload = self.plan.workloads.iter().any(|workload| workload.location == Location::RemoteTep(address));
+        let of_router = self.plan.gateways.iter().any(|gateway| match &gateway.tier {
+            Tier::Tier0 { transit: Some(transit), .. } => transit.service_routers.iter().any(|router| router.tep == address),
+            _ => false,
+        });
+        of_segment || of_workload || of_router
+    }
+
+    /// Whether a packet to this node's MAC address is for a TEP on the uplink that it came in on.
+    pub(super) fn is_for_tep(&self, ip: &Ip, port: PortIndex, vlan: u16) -> bool {
+        self.is_local_tep(ip.destination, port, vlan)
+    }
+
+    /// The place where a tunnel ends that a packet came through, the inner frame, and the outer traffic class. None for what is no tunnel packet.
+    pub(super) fn decapsulate(&self, ip: &Ip, packet: &[u8]) -> Option<Result<(Ingress, Vec<u8>, u8), DropReason>> {
+        if ip.protocol != 17 || ip.many_extensions {
+            return None;
+        }
+        if ip.fragment {
+            return Some(Err(DropReason::OuterFragment));
+        }
+        let encapsulation = match ip.ports.1 {
+            GENEVE_PORT => Encapsulation::Geneve,
+            VXLAN_PORT => Encapsulation::Vxlan,
+            _ => return None,
+        };
+        if !self.is_remote_tep(ip.source) {
+            return Some(Err(DropReason::UnknownTep));
+        }
+        let inner = self.accept(encapsulation, &packet[ip.upper + 8..]);
+        Some(inner.map(|(ingress, frame)| (ingress, frame, ip.class)))
+    }
+
+    /// Checks a tunnel header and what follows it.
+    fn accept(&self, encapsulation: Encapsulation, payload: &[u8]) -> Result<(Ingress, Vec<u8>), DropReason> {
+        let header = payload.get(..8).ok_or(DropReason::Truncated)?;
+        let mut length = 8;
+        match encapsulation {
+            Encapsulation::Geneve => {
+                length += check_geneve(payload)?;
+                if header[2..4] != [0x65, 0x58] {
+                    return Err(DropReason::TunnelPayload);
+                }
+            }
+            Encapsulation::Vxlan if header[0] & 0x08 == 0 => return Err(DropReason::VxlanFlags),
+            Encapsulation::Vxlan => {}
+        }
+        let vni = u32::from_be_bytes([0, header[4], header[5], header[6]]);
+        let ingress = self.ingress_of(vni, encapsulation).ok_or(DropReason::UnknownVni)?;
+        let frame = &payload[length..];
+        if frame.len() < 14 {
+            return Err(DropReason::Truncated);
+        }
+        Ok((ingress, frame.to_vec()))
+    }
+
+    fn ingress_of(&self, vni: u32, encapsulation: Encapsulation) -> Option<Ingress> {
+        let same = |other: sluice_wire::Vni, kind| (u32::from(other), kind) == (vni, encapsulation);
+        let segment = self.plan.segments.iter().position(|segment| same(segment.vni, segment.encapsulation));
+        let transit = (0..self.plan.gateways.len()).find(|gateway| {
+            let transit = self.transit(*gateway).filter(|transit| same(transit.vni, transit.encapsulation));
+            transit.is_some() && self.own_service_router(*gateway).is_some()
+        });
+        let segment = segment.map(|segment| Ingress::Tunnel { segment });
+        segment.or_else(|| transit.map(|gateway| Ingress::Transit { gateway }))
+    }
+}
+
+/// Checks a Geneve header and returns the length of its options (RFC 8926 sections 3.4 and 3.5).
+fn check_geneve(payload: &[u8]) -> Result<usize, DropReason> {
+    if payload[0] >> 6 != 0 {
+        return Err(DropReason::GeneveVersion);
+    }
+    if payload[1] & 0x80 != 0 {
+        return Err(DropReason::GeneveControl);
+    }
+    let length = usize::from(payload[0] & 0x3f) * 4;
+    let mut options = payload.get(8..8 + length).ok_or(DropReason::Truncated)?;
+    while !options.is_empty() {
+        // Options are a multiple of four bytes each, as the whole is.
+        if options[2] & 0x80 != 0 {
+            return Err(DropReason::GeneveCriticalOption);
+        }
+        options = options.get(4 + usize::from(options[3] & 0x1f) * 4..).ok_or(DropReason::Malformed)?;
+    }
+    Ok(length)
+}

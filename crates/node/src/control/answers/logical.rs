@@ -1,0 +1,257 @@
+//! Segments and gateways.
+
+use anyhow::Context;
+use sluice_control::{ForwardingEntry, LogicalRouter, LogicalSwitch, Route, RouterForwarding, RouterRoutes};
+use sluice_datapath::neighbor::NeighborKey;
+use sluice_datapath::snapshot::Router;
+use sluice_datapath::snapshot::router::{HopVia, Target};
+use sluice_intent::plan::{Gateway, Location, Plan, Tier, UplinkInterface};
+use sluice_wire::{MacAddr, Vni};
+
+use super::ports::encapsulation;
+use super::{Node, uuid};
+
+/// VRF 0 is that of the tunnels; gateways follow.
+const FIRST_GATEWAY_VRF: u16 = 1;
+
+pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
+    let plan = &node.plan;
+    let tep = |tep: Option<sluice_intent::plan::TepIndex>| tep.map(|tep| plan.teps[tep.index()].name.clone());
+    let workloads = |segment: usize, local: bool| {
+        let here = |workload: &&sluice_intent::plan::Workload| {
+            workload.segment.index() == segment && matches!(workload.location, Location::Port { .. }) == local
+        };
+        plan.workloads.iter().filter(here).count() as u32
+    };
+    let segments = plan.segments.iter().enumerate().map(|(number, segment)| LogicalSwitch {
+        uuid: uuid("segment", &segment.name),
+        vni: segment.vni.get(),
+        encap: encapsulation(segment.encapsulation),
+        tep_group: None,
+        name: segment.name.clone(),
+        global_vni: None,
+        tep: tep(segment.tep),
+        local_workloads: workloads(number, true),
+        remote_workloads: workloads(number, false),
+    });
+    let transits = plan.gateways.iter().filter_map(|gateway| {
+        let Tier::Tier0 { transit: Some(transit), .. } = &gateway.tier else { return None };
+        let name = transit_name(gateway);
+        Some(LogicalSwitch {
+            uuid: uuid("segment", &name),
+            vni: transit.vni.get(),
+            encap: encapsulation(transit.encapsulation),
+            tep_group: None,
+            name,
+            global_vni: None,
+            tep: tep(transit.tep),
+            local_workloads: 0,
+            remote_workloads: 0,
+        })
+    });
+    segments.chain(transits).collect()
+}
+
+fn transit_name(gateway: &Gateway) -> String {
+    format!("transit-{}", gateway.name)
+}
+
+/// Name of the segment or transit segment with a VNI.
+pub(super) fn switch_name(plan: &Plan, vni: Vni) -> String {
+    if let Some(segment) = plan.segments.iter().find(|segment| segment.vni == vni) {
+        return segment.name.clone();
+    }
+    let has = |gateway: &&Gateway| {
+        matches!(&gateway.tier, Tier::Tier0 { transit: Some(transit), .. } if transit.vni == vni)
+    };
+    plan.gateways.iter().find(has).map_or_else(String::new, transit_name)
+}
+
+pub(super) fn routers(node: &Node) -> Vec<LogicalRouter> {
+    let plan = &node.plan;
+    let tunnel = LogicalRouter {
+        uuid: uuid("gateway", "tunnel"),
+        vrf: 0,
+        lr_id: 0,
+        name: String::new(),
+        kind: "TUNNEL".to_owned(),
+        ports: plan.teps.len() as u32,
+        neighbors: node.neighbors.table().iter().count() as u32,
+    };
+    let gateways = plan.gateways.iter().enumerate().map(|(number, gateway)| {
+        let vrf = number as u16 + FIRST_GATEWAY_VRF;
+        let connected = plan.segments.iter().filter(|segment| segment.gateway.is_some_and(|own| own.index() == number));
+        let interfaces = interfaces(gateway);
+        let links = plan.gateways.iter().filter(|other| links(other, number)).count();
+        let own_link = usize::from(matches!(&gateway.tier, Tier::Tier1 { link: Some(_) }));
+        LogicalRouter {
+            uuid: uuid("gateway", &gateway.name),
+            vrf,
+            lr_id: vrf,
+            name: gateway.name.clone(),
+            kind: kind(gateway, &plan.name).to_owned(),
+            ports: (connected.count() + interfaces.len() + links + own_link) as u32,
+            neighbors: neighbors(node, interfaces),
+        }
+    });
+    std::iter::once(tunnel).chain(gateways).collect()
+}
+
+fn kind(gateway: &Gateway, node: &str) -> &'static str {
+    match &gateway.tier {
+        Tier::Tier1 { .. } => "DISTRIBUTED_ROUTER_TIER1",
+        Tier::Tier0 { interfaces, transit } => {
+            let serves = |router: &sluice_intent::plan::ServiceRouter| router.edge == node;
+            let here = transit.as_ref().is_some_and(|transit| transit.service_routers.iter().any(serves));
+            if here || !interfaces.is_empty() { "SERVICE_ROUTER_TIER0" } else { "DISTRIBUTED_ROUTER_TIER0" }
+        }
+    }
+}
+
+fn links(gateway: &Gateway, tier0: usize) -> bool {
+    matches!(&gateway.tier, Tier::Tier1 { link: Some(link) } if link.tier0.index() == tier0)
+}
+
+fn interfaces(gateway: &Gateway) -> &[UplinkInterface] {
+    match &gateway.tier {
+        Tier::Tier0 { interfaces, .. } => interfaces,
+        Tier::Tier1 { .. } => &[],
+    }
+}
+
+/// Resolved neighbours on the interfaces of a gateway.
+fn neighbors(node: &Node, interfaces: &[UplinkInterface]) -> u32 {
+    let on = |key: &NeighborKey| {
+        interfaces.iter().any(|interface| {
+            let link = (node.plan.uplinks[interface.uplink.index()].port, interface.vlan.map_or(0, |vlan| vlan.get()));
+            link == (key.port, key.vlan) && interface.addresses.iter().any(|subnet| subnet.contains(&key.address))
+        })
+    };
+    node.neighbors.table().iter().filter(|(key, _)| on(key)).count() as u32
+}
+
+/// The routers that a request means: by name, or by number of the VRF.
+fn chosen<'a>(node: &'a Node, name: Option<&str>) -> anyhow::Result<Vec<(u16, &'a Router)>> {
+    let all = node.snapshot.routers().iter().zip(FIRST_GATEWAY_VRF..).map(|(router, vrf)| (vrf, router));
+    let Some(name) = name else { return Ok(all.collect()) };
+    let number = name.parse::<u16>().ok();
+    let found: Vec<_> = all.filter(|(vrf, router)| router.name() == name || number == Some(*vrf)).collect();
+    if found.is_empty() {
+        let names: Vec<&str> = node.snapshot.routers().iter().map(Router::name).collect();
+        anyhow::bail!("there is no gateway '{name}'; this node has {}", names.join(", "));
+    }
+    Ok(found)
+}
+
+pub(super) fn routes(node: &Node, router: Option<&str>) -> anyhow::Result<Vec<RouterRoutes>> {
+    let of = |(vrf, router): (u16, &Router)| RouterRoutes {
+        router: router.name().to_owned(),
+        vrf,
+        routes: router
+            .routes()
+            .iter()
+            .map(|route| {
+                let ways = ways(node, router, &route.target);
+                let mut interfaces: Vec<String> = ways.iter().map(|way| way.interface.clone()).collect();
+                interfaces.dedup();
+                Route {
+                    origin: route.origin.code().to_owned(),
+                    network: route.prefix.to_string(),
+                    gateways: ways.into_iter().map(|way| way.gateway).collect(),
+                    interface: interfaces.join(", "),
+                }
+            })
+            .collect(),
+    };
+    Ok(chosen(node, router)?.into_iter().map(of).collect())
+}
+
+pub(super) fn forwarding(node: &Node, router: Option<&str>) -> anyhow::Result<Vec<RouterForwarding>> {
+    let of = |(vrf, router): (u16, &Router)| {
+        let entries = router.routes().iter().flat_map(|route| {
+            ways(node, router, &route.target).into_iter().map(|way| ForwardingEntry {
+                ip_prefix: route.prefix.to_string(),
+                gateway_ip: if way.kind == "route" { way.gateway } else { String::new() },
+                kind: way.kind.to_owned(),
+                interface: way.interface,
+                mac: way.mac.map_or_else(String::new, |mac| mac.to_string()),
+                state: way.state.to_owned(),
+            })
+        });
+        RouterForwarding { router: router.name().to_owned(), vrf, entries: entries.collect() }
+    };
+    Ok(chosen(node, router)?.into_iter().map(of).collect())
+}
+
+/// One of the ways that a route leads.
+struct Way {
+    kind: &'static str,
+    gateway: String,
+    interface: String,
+    mac: Option<MacAddr>,
+    state: &'static str,
+}
+
+impl Way {
+    fn plain(kind: &'static str, interface: String) -> Self {
+        Self { kind, gateway: kind.to_owned(), interface, mac: None, state: "" }
+    }
+}
+
+fn ways(node: &Node, router: &Router, target: &Target) -> Vec<Way> {
+    let plan = &node.plan;
+    let segment_name = |segment: sluice_datapath::snapshot::SegmentId| plan.segments[segment.index()].name.clone();
+    let uplinks = interfaces(&plan.gateways[router.gateway().index()]);
+    let interface_name = |number: u16| uplinks.get(usize::from(number)).map_or_else(String::new, |i| i.name.clone());
+    match target {
+        Target::Local => vec![Way::plain("local", String::new())],
+        Target::Blackhole => vec![Way::plain("blackhole", String::new())],
+        Target::Segment(segment) => vec![Way::plain("connected", segment_name(*segment))],
+        Target::Subnet { interface } => vec![Way::plain("connected", interface_name(*interface))],
+        Target::Link(link) => vec![Way::plain("link", plan.gateways[link.router.index()].name.clone())],
+        Target::NextHops(hops) => hops
+            .iter()
+            .map(|hop| match hop.via {
+                HopVia::Segment(segment) => {
+                    let state = "";
+                    Way { kind: "route", gateway: hop.address.to_string(), interface: segment_name(segment), mac: None, state }
+                }
+                HopVia::Interface(number) => {
+                    let mac = uplinks.get(usize::from(number)).and_then(|uplink| {
+                        let port = plan.uplinks[uplink.uplink.index()].port;
+                        let vlan = uplink.vlan.map_or(0, |vlan| vlan.get());
+                        node.neighbors.table().resolve(&NeighborKey { port, vlan, address: hop.address })
+                    });
+                    let mac = mac.map(|(_, mac)| mac);
+                    let state = if mac.is_some() { "resolved" } else { "unresolved" };
+                    Way { kind: "route", gateway: hop.address.to_string(), interface: interface_name(number), mac, state }
+                }
+            })
+            .collect(),
+        Target::ServiceRouters(hops) => hops
+            .iter()
+            .map(|hop| {
+                let tunnel = node.snapshot.tunnel(hop.tunnel);
+                let resolved = node.neighbors.table().resolve(&tunnel.next_hop).is_some();
+                Way {
+                    kind: "service-router",
+                    gateway: tunnel.remote.to_string(),
+                    interface: switch_name(plan, tunnel.vni),
+                    mac: Some(hop.mac),
+                    state: if resolved { "resolved" } else { "unresolved" },
+                }
+            })
+            .collect(),
+    }
+}
+
+/// The gateway that a trace to a workload's own gateway passes first.
+pub(in crate::control) fn segment_of<'a>(
+    node: &'a Node,
+    workload: &str,
+) -> anyhow::Result<(&'a sluice_intent::plan::Workload, &'a sluice_intent::plan::Segment)> {
+    let names = || node.plan.workloads.iter().map(|workload| workload.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = node.plan.workloads.iter().find(|own| own.name == workload);
+    let found = found.with_context(|| format!("there is no workload '{workload}'; this node knows {}", names()))?;
+    Ok((found, &node.plan.segments[found.segment.index()]))
+}

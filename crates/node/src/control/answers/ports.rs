@@ -1,0 +1,152 @@
+//! Ports, TEPs, tunnels and neighbours.
+
+use anyhow::Context;
+use sluice_control::{Neighbor, PhysicalPort, PhysicalPortStats, TunnelPort, Vtep};
+use sluice_datapath::drops::DropReason;
+use sluice_intent::plan::{Encapsulation, Location, PortIndex, PortKind};
+
+use sluice_protocols::neighbor::{NeighborKey, NeighborState, NeighborView};
+
+use super::{Node, running};
+
+pub(super) fn physical_ports(node: &Node) -> anyhow::Result<Vec<PhysicalPort>> {
+    let running = running(node)?;
+    let port = |(number, open): (usize, &crate::dataplane::OpenPort)| {
+        let planned = &node.plan.ports[number];
+        let link = open.port.link().ok();
+        PhysicalPort {
+            name: planned.name.clone(),
+            kind: kind(&planned.kind).to_owned(),
+            mac: open.mac.to_string(),
+            mtu: planned.mtu,
+            link: state(link.as_ref().is_some_and(|link| link.up)),
+            speed_mbps: link.and_then(|link| link.megabits_per_second).unwrap_or(0),
+            queues: open.queues,
+            used_by: users(node, PortIndex(number as u16)),
+        }
+    };
+    Ok(running.ports.iter().enumerate().map(port).collect())
+}
+
+fn kind(kind: &PortKind) -> &'static str {
+    match kind {
+        PortKind::Pci { .. } => "pci",
+        PortKind::Memif { .. } => "memif",
+        PortKind::AfXdp { .. } => "af_xdp",
+        PortKind::AfPacket { .. } => "af_packet",
+        PortKind::Tap { .. } => "tap",
+        PortKind::Vhost { .. } => "vhost",
+        PortKind::Pcap { .. } => "pcap",
+    }
+}
+
+fn state(up: bool) -> String {
+    if up { "up" } else { "down" }.to_owned()
+}
+
+fn users(node: &Node, port: PortIndex) -> Vec<String> {
+    let uplinks = node.plan.uplinks.iter().filter(|uplink| uplink.port == port).map(|uplink| uplink.name.clone());
+    let here = |location: &Location| matches!(location, Location::Port { port: own, .. } if *own == port);
+    let workloads = node.plan.workloads.iter().filter(|workload| here(&workload.location));
+    uplinks.chain(workloads.map(|workload| workload.name.clone())).collect()
+}
+
+pub(super) fn statistics(node: &Node, name: &str) -> anyhow::Result<PhysicalPortStats> {
+    let running = running(node)?;
+    let names = || node.plan.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    let open = running.ports.iter().find(|open| open.port.name() == name);
+    let open = open.with_context(|| format!("there is no port '{name}'; this node has {}", names()))?;
+    let counted = open.port.statistics()?;
+    let extended = open.port.extended_statistics().unwrap_or_default();
+    let full = |worker: &crate::dataplane::WorkerHandle| worker.counters.engine.drops(DropReason::TransmitRingFull);
+    Ok(PhysicalPortStats {
+        name: name.to_owned(),
+        rx_packets: counted.received_packets,
+        rx_bytes: counted.received_bytes,
+        rx_misses: counted.missed_packets,
+        rx_errors: counted.receive_errors,
+        rx_no_buffer: counted.no_mbuf,
+        tx_packets: counted.transmitted_packets,
+        tx_bytes: counted.transmitted_bytes,
+        tx_errors: counted.transmit_errors,
+        tx_drops: running.workers.iter().map(full).sum(),
+        extended: extended.into_iter().map(|counter| (counter.name, counter.value)).collect(),
+    })
+}
+
+pub(super) fn vteps(node: &Node) -> anyhow::Result<Vec<Vtep>> {
+    let running = running(node)?;
+    let plan = &node.plan;
+    let vtep = |tep: &sluice_intent::plan::Tep| {
+        let uplink = &plan.uplinks[tep.uplink.index()];
+        Vtep {
+            name: tep.name.clone(),
+            address: tep.address.to_string(),
+            gateway: tep.gateway,
+            mac: running.ports[uplink.port.index()].mac.to_string(),
+            vlan: tep.vlan.map(|vlan| vlan.get()),
+            uplink: uplink.name.clone(),
+            port: plan.ports[uplink.port.index()].name.clone(),
+            mtu: tep.mtu,
+            state: state(node.links.is_up(uplink.port)),
+        }
+    };
+    Ok(plan.teps.iter().map(vtep).collect())
+}
+
+/// How an encapsulation is written in the CLI.
+pub(super) fn encapsulation(encapsulation: Encapsulation) -> String {
+    match encapsulation {
+        Encapsulation::Geneve => "GENEVE",
+        Encapsulation::Vxlan => "VXLAN",
+    }
+    .to_owned()
+}
+
+pub(super) fn tunnel_ports(node: &Node) -> Vec<TunnelPort> {
+    let totals = node.tunnel_totals();
+    let table = node.neighbors.table();
+    let port = |tunnel: &sluice_datapath::snapshot::Tunnel| {
+        let mac = table.resolve(&tunnel.next_hop).map(|(_, mac)| mac);
+        let (packets, bytes) = totals.get(&(tunnel.vni.get(), tunnel.remote)).copied().unwrap_or_default();
+        TunnelPort {
+            segment: super::logical::switch_name(&node.plan, tunnel.vni),
+            vni: tunnel.vni.get(),
+            encap: encapsulation(tunnel.encapsulation),
+            local: tunnel.local,
+            remote: tunnel.remote,
+            next_hop_mac: mac.map_or_else(String::new, |mac| mac.to_string()),
+            state: state(mac.is_some() && node.links.is_up(tunnel.port)),
+            tx_packets: packets,
+            tx_bytes: bytes,
+        }
+    };
+    node.snapshot.tunnels().iter().map(port).collect()
+}
+
+/// How a neighbour's state is written in the CLI.
+fn state_name(state: NeighborState) -> &'static str {
+    match state {
+        NeighborState::Incomplete => "incomplete",
+        NeighborState::Reachable => "reachable",
+        NeighborState::Stale => "stale",
+        NeighborState::Probe => "probe",
+        NeighborState::Failed => "failed",
+    }
+}
+
+pub(super) fn neighbors(node: &Node) -> Vec<Neighbor> {
+    let neighbor = |(key, view): (&NeighborKey, NeighborView)| {
+        let port = node.plan.ports.get(usize::from(key.link.port));
+        Neighbor {
+            interface: port.map_or_else(String::new, |port| port.name.clone()),
+            vlan: key.link.vlan.map(|vlan| vlan.get()),
+            address: key.address,
+            mac: view.mac.map_or_else(String::new, |mac| mac.to_string()),
+            state: state_name(view.state).to_owned(),
+        }
+    };
+    let mut all: Vec<Neighbor> = node.neighbors.iter().map(neighbor).collect();
+    all.sort_by(|a, b| (&a.interface, a.vlan, a.address).cmp(&(&b.interface, b.vlan, b.address)));
+    all
+}

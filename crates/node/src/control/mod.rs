@@ -1,0 +1,109 @@
+//! The control thread: everything that is not forwarding packets.
+//!
+//! One thread, one event loop: a tick every millisecond for the rings from the workers and the timers of the protocols, the control
+//! socket, and signals. Its state is a [`node::Node`]; whatever takes longer than a moment is a task of its own.
+
+mod answers;
+mod apply;
+mod capture;
+mod links;
+mod neighbors;
+mod node;
+mod socket;
+mod tracing_packets;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Context;
+use sluice_dpdk::{Eal, EalOptions, HugePages};
+use sluice_intent::plan::{self, Plan, PortKind};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+use tokio::time::MissedTickBehavior;
+
+use node::Node;
+
+/// Time between two looks at the workers' rings and the timers.
+const TICK: Duration = Duration::from_millis(1);
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The node document.
+    pub config: PathBuf,
+    /// The control socket; by default that of the node's name in the run directory.
+    pub socket: Option<PathBuf>,
+}
+
+/// Runs a node until it is told to end. Returns once every worker has stopped and every port is closed.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let plan = read_document(&options.config)?;
+    let eal = start_eal(&plan)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no event loop")?;
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, serve(options, plan, eal))
+}
+
+fn read_document(path: &std::path::Path) -> anyhow::Result<Plan> {
+    let text = std::fs::read(path)
+        .with_context(|| format!("{} cannot be read; name the node document with --config", path.display()))?;
+    sluice_intent::parse_bytes(&text, &path.display().to_string()).map_err(|problems| anyhow::anyhow!("{problems}"))
+}
+
+fn start_eal(plan: &Plan) -> anyhow::Result<Eal> {
+    let pci = |port: &plan::Port| match &port.kind {
+        PortKind::Pci { address } => Some(address.clone()),
+        _ => None,
+    };
+    let options = EalOptions {
+        memory_mebibytes: plan.dataplane.memory_mib,
+        huge_pages: match plan.dataplane.huge_pages {
+            plan::HugePages::Auto => HugePages::Automatic,
+            plan::HugePages::Required => HugePages::Required,
+            plan::HugePages::Off => HugePages::Off,
+        },
+        pci_devices: plan.ports.iter().filter_map(pci).collect(),
+        log: Some(Box::new(|level, line| tracing::debug!(target: "dpdk", ?level, "{line}"))),
+        ..EalOptions::default()
+    };
+    let eal = Eal::init(options)?;
+    tracing::info!(memory = %eal.memory_backing(), "packet memory");
+    Ok(eal)
+}
+
+async fn serve(options: &Options, plan: Plan, eal: Eal) -> anyhow::Result<()> {
+    let path = options.socket.clone().unwrap_or_else(|| sluice_control::default_socket(&plan.name));
+    let listener = socket::listen(&path)?;
+    let node = Rc::new(RefCell::new(Node::start(eal, plan)?));
+    let accept = tokio::task::spawn_local(socket::accept(listener, Rc::clone(&node)));
+    tracing::info!(socket = %path.display(), "ready");
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => node.borrow_mut().tick(),
+            _ = hang_up.recv() => reload(options, &node),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    tracing::info!("stopping");
+    accept.abort();
+    drop(std::fs::remove_file(&path));
+    node.borrow_mut().stop();
+    Ok(())
+}
+
+/// Takes the document again, after SIGHUP. A wrong one changes nothing.
+fn reload(options: &Options, node: &RefCell<Node>) {
+    let applied = read_document(&options.config).and_then(|plan| node.borrow_mut().apply(plan));
+    match applied {
+        Ok(applied) => tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken"),
+        Err(error) => tracing::error!("the document was refused, nothing has changed: {error:#}"),
+    }
+}

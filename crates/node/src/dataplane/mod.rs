@@ -1,0 +1,170 @@
+//! The data plane of a node: its ports, its packet memory and its workers, from start to stop.
+//!
+//! Owned by the control thread. Opening it takes the plan's ports; starting it hands every worker its queues and its engine.
+
+mod memory;
+mod ports;
+mod workers;
+
+use std::sync::Arc;
+
+use sluice_datapath::neighbor::NeighborTable;
+use sluice_datapath::snapshot::{PortFacts, Snapshot};
+use sluice_dpdk::{CoreSet, Eal, Mempool, Port, PortInfo};
+use sluice_intent::plan::Plan;
+use sluice_wire::MacAddr;
+
+use crate::worker::CycleClock;
+pub(crate) use workers::{PUNT_RING, WorkerHandle};
+
+/// Why the data plane could not be opened. Each is one sentence with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DataplaneError {
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] sluice_dpdk::PortError),
+    /// Packet memory.
+    #[error(transparent)]
+    Mempool(#[from] sluice_dpdk::MempoolError),
+    /// A core that this machine does not have or this process may not use.
+    #[error("dataplane.cores: core {core} does not exist or is not allowed here: the cores of this process are {available}")]
+    Core {
+        /// The core.
+        core: u16,
+        /// Those that exist.
+        available: String,
+    },
+    /// Fewer queues than workers.
+    #[error(
+        "port '{port}' offers {offered} transmit queues, but there are {workers} workers, each of which needs its own: \
+         name at most {offered} cores in dataplane.cores, or give the device more queues"
+    )]
+    Queues {
+        /// The port.
+        port: String,
+        /// Queues of the device.
+        offered: u16,
+        /// Workers.
+        workers: u16,
+    },
+    /// Too little packet memory for the rings.
+    #[error(
+        "dataplane.memory-mib: the rings of the ports need {needed} packet buffers, but {memory_mib} MiB hold {available}: \
+         set it to at least {remedy_mib}, or use smaller rings"
+    )]
+    Memory {
+        /// Buffers that the rings hold.
+        needed: u32,
+        /// Buffers that fit.
+        available: u32,
+        /// Configured memory.
+        memory_mib: u32,
+        /// Memory that would do.
+        remedy_mib: u32,
+    },
+    /// Memory for the tables of a worker, or its thread.
+    #[error("a worker could not be started: {0}; free memory or lower dataplane.flow-cache.size")]
+    Worker(#[from] std::io::Error),
+}
+
+/// Settings that the CLI may change until the next restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rings {
+    pub(crate) rx: u16,
+    pub(crate) tx: u16,
+}
+
+/// An open port.
+pub(crate) struct OpenPort {
+    pub(crate) port: Port,
+    pub(crate) info: PortInfo,
+    pub(crate) mac: MacAddr,
+    pub(crate) queues: u16,
+}
+
+/// Ports, packet memory and workers.
+pub(crate) struct Dataplane {
+    // Workers hold queues, ports hold pools: dropped in this order.
+    pub(crate) workers: Vec<WorkerHandle>,
+    pub(crate) ports: Vec<OpenPort>,
+    queues: Vec<sluice_dpdk::Queues>,
+    pub(crate) pool: Mempool,
+    pub(crate) cores: Vec<u16>,
+    pub(crate) rings: Rings,
+    pub(crate) clock: CycleClock,
+}
+
+impl Dataplane {
+    /// Opens and starts the ports of a plan, for the `restarts`th time. Nothing is received until [`Self::start`].
+    pub(crate) fn open(eal: &Eal, plan: &Plan, rings: Rings, restarts: u32) -> Result<Self, DataplaneError> {
+        let cores = cores(plan)?;
+        let workers = cores.len() as u16;
+        let sizing = memory::Sizing::of(plan, rings, workers)?;
+        let pool = Mempool::new(eal, &format!("packets-{restarts}"), sizing.shared)?;
+        let (mut ports, mut queues) = (Vec::new(), Vec::new());
+        for planned in &plan.ports {
+            let pool = match &sizing.own {
+                Some(own) if memory::keeps_buffers(&planned.kind) => {
+                    Mempool::new(eal, &format!("port-{restarts}-{}", ports.len()), own.clone())?
+                }
+                _ => pool.clone(),
+            };
+            let (port, port_queues) = ports::open(eal, planned, pool, rings, workers)?;
+            ports.push(port);
+            queues.push(port_queues);
+        }
+        let clock = CycleClock::new(eal.cycles_per_second());
+        Ok(Self { workers: Vec::new(), ports, queues, pool, cores, rings, clock })
+    }
+
+    /// What the plan does not say of the ports.
+    pub(crate) fn facts(&self) -> Vec<PortFacts> {
+        self.ports.iter().map(|port| PortFacts { mac: port.mac }).collect()
+    }
+
+    /// Starts the workers.
+    pub(crate) fn start(
+        &mut self,
+        eal: &Eal,
+        snapshot: &Arc<Snapshot>,
+        neighbors: &Arc<NeighborTable>,
+    ) -> Result<(), DataplaneError> {
+        let queues = std::mem::take(&mut self.queues);
+        let per_worker = workers::distribute(snapshot.plan(), queues, self.cores.len());
+        for (core, queues) in self.cores.iter().zip(per_worker) {
+            let handle = workers::start(eal, *core, queues, snapshot, neighbors, &self.pool, self.clock)?;
+            self.workers.push(handle);
+        }
+        Ok(())
+    }
+
+    /// Stops the workers and waits for them; the ports close when the data plane is dropped.
+    pub(crate) fn stop(&mut self) {
+        for worker in &mut self.workers {
+            worker.stop();
+        }
+        self.workers.clear();
+    }
+}
+
+impl Drop for Dataplane {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The workers' cores: those of the document, or half of those that this process may use, from the last one down, so that core 0 is left
+/// to the rest of the machine.
+fn cores(plan: &Plan) -> Result<Vec<u16>, DataplaneError> {
+    let available = CoreSet::available();
+    let planned = &plan.dataplane.cores;
+    if let Some(core) = planned.iter().find(|core| !available.contains(usize::from(**core))) {
+        return Err(DataplaneError::Core { core: *core, available: available.to_string() });
+    }
+    if !planned.is_empty() {
+        return Ok(planned.clone());
+    }
+    let all = available.as_slice();
+    let half = (all.len() / 2).max(1);
+    Ok(all[all.len() - half..].iter().map(|core| *core as u16).collect())
+}

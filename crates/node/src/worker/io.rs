@@ -1,0 +1,182 @@
+//! A worker's transmit side: frames by port until a batch is full or the loop ends, punted packets within their limits, and copies for a
+//! running capture.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use rtrb::Producer;
+use sluice_datapath::buffer::{BATCH, Transmit};
+use sluice_datapath::drops::DropReason;
+use sluice_datapath::punt::{Punt, PuntKind};
+use sluice_dpdk::{Mbuf, Mempool, TxQueue, cycles};
+use sluice_intent::plan::PortIndex;
+
+use super::message::{Capture, Captured, Punted};
+use super::{CycleClock, WorkerCounters};
+
+/// Packets of each kind that a worker may hand to the control thread in a second.
+const PUNTS_PER_SECOND: [u32; PuntKind::COUNT] = [2_000, 2_000, 10_000];
+
+/// One port's transmit queue, with the frames that wait for it.
+pub(crate) struct PortIo {
+    pub(crate) queue: TxQueue,
+    pub(crate) waiting: ArrayVec<Mbuf, BATCH>,
+}
+
+/// A worker's transmit side; see the [module](self).
+pub(crate) struct WorkerIo {
+    ports: Vec<PortIo>,
+    /// Ports with frames waiting, one bit each.
+    touched: u32,
+    discarded: ArrayVec<Mbuf, BATCH>,
+    pool: Mempool,
+    punts: Producer<Punted>,
+    limits: [PuntLimit; PuntKind::COUNT],
+    clock: CycleClock,
+    capture: Option<Capture>,
+    counters: Arc<WorkerCounters>,
+}
+
+impl WorkerIo {
+    /// `ports` in the order of the plan's.
+    pub(crate) fn new(
+        ports: Vec<PortIo>,
+        pool: Mempool,
+        punts: Producer<Punted>,
+        clock: CycleClock,
+        counters: Arc<WorkerCounters>,
+    ) -> Self {
+        let limits = PUNTS_PER_SECOND.map(PuntLimit::new);
+        Self { ports, touched: 0, discarded: ArrayVec::new(), pool, punts, limits, clock, capture: None, counters }
+    }
+
+    /// Sends a frame of the control thread.
+    pub(crate) fn send(&mut self, port: PortIndex, packet: Mbuf) {
+        self.transmit(port, packet);
+    }
+
+    /// Starts, replaces or ends a capture.
+    pub(crate) fn set_capture(&mut self, capture: Option<Capture>) -> Option<Capture> {
+        std::mem::replace(&mut self.capture, capture)
+    }
+
+    /// Copies received frames if they are being captured.
+    #[inline]
+    pub(crate) fn capture_received(&mut self, port: PortIndex, batch: &[Mbuf]) {
+        if let Some(capture) = &mut self.capture
+            && capture.port == port
+            && capture.received
+        {
+            batch.iter().for_each(|packet| copy(capture, &self.pool, packet));
+        }
+    }
+
+    /// Sends what is waiting and frees what was discarded.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        while self.touched != 0 {
+            let port = self.touched.trailing_zeros() as usize;
+            self.touched &= self.touched - 1;
+            self.send_waiting(port);
+        }
+        if !self.discarded.is_empty() {
+            Mbuf::free_bulk(&mut self.discarded);
+        }
+    }
+
+    #[inline]
+    fn send_waiting(&mut self, port: usize) {
+        let Some(io) = self.ports.get_mut(port) else { return };
+        if let Some(capture) = &mut self.capture
+            && capture.port.index() == port
+            && capture.transmitted
+        {
+            io.waiting.iter().for_each(|packet| copy(capture, &self.pool, packet));
+        }
+        let sent = io.queue.transmit(&mut io.waiting);
+        self.counters.transmitted.add(sent as u64);
+        if !io.waiting.is_empty() {
+            for _ in 0..io.waiting.len() {
+                self.counters.engine.count_drop(DropReason::TransmitRingFull);
+            }
+            Mbuf::free_bulk(&mut io.waiting);
+        }
+    }
+}
+
+/// Copies a frame into the capture's ring.
+#[cold]
+fn copy(capture: &mut Capture, pool: &Mempool, packet: &Mbuf) {
+    let length = packet.len() as u32;
+    let copied = packet.duplicate(pool).map(|frame| Captured { cycles: cycles(), length, frame });
+    if copied.is_none_or(|captured| capture.frames.push(captured).is_err()) {
+        capture.missed.add(1);
+    }
+}
+
+impl Transmit<Mbuf> for WorkerIo {
+    #[inline]
+    fn transmit(&mut self, port: PortIndex, buffer: Mbuf) {
+        let Some(io) = self.ports.get_mut(port.index()) else {
+            self.counters.engine.count_drop(DropReason::PortDown);
+            return;
+        };
+        io.waiting.push(buffer);
+        self.touched |= 1 << port.index();
+        if io.waiting.is_full() {
+            self.send_waiting(port.index());
+        }
+    }
+
+    fn punt(&mut self, punt: Punt, buffer: Mbuf) {
+        let reason = if !self.limits[punt.kind.index()].allows(self.clock) {
+            DropReason::PuntLimit
+        } else if self.punts.is_full() {
+            DropReason::PuntRingFull
+        } else {
+            drop(self.punts.push(Punted { punt, packet: buffer }));
+            return;
+        };
+        self.counters.engine.count_drop(reason);
+        self.discard(reason, buffer);
+    }
+
+    #[inline]
+    fn discard(&mut self, _: DropReason, buffer: Mbuf) {
+        self.discarded.push(buffer);
+        if self.discarded.is_full() {
+            Mbuf::free_bulk(&mut self.discarded);
+        }
+    }
+
+    fn allocate(&mut self) -> Option<Mbuf> {
+        self.pool.allocate()
+    }
+}
+
+/// Packets of one kind that may go to the control thread: so many a second, a tenth of them at once.
+#[derive(Debug)]
+struct PuntLimit {
+    a_second: u32,
+    /// Tokens, in packets times 10⁹.
+    tokens: u64,
+    filled: u64,
+}
+
+impl PuntLimit {
+    fn new(a_second: u32) -> Self {
+        Self { a_second, tokens: 0, filled: 0 }
+    }
+
+    fn allows(&mut self, clock: CycleClock) -> bool {
+        const PACKET: u64 = 1_000_000_000;
+        let now = clock.now().as_nanos();
+        let earned = u128::from(now.saturating_sub(self.filled)) * u128::from(self.a_second);
+        let most = u64::from(self.a_second / 10).max(1) * PACKET;
+        self.tokens = (u128::from(self.tokens) + earned).min(u128::from(most)) as u64;
+        self.filled = now;
+        let allowed = self.tokens >= PACKET;
+        self.tokens -= if allowed { PACKET } else { 0 };
+        allowed
+    }
+}

@@ -1,0 +1,192 @@
+//! A worker: one thread on one core that polls its queues and runs the engine, to completion, for as long as the data plane runs.
+//!
+//! ```text
+//! loop: commands (new snapshot, neighbours, injected packets) → for each receive queue: receive ≤ 64 → engine → transmit
+//!       nothing received for a while → sleep, a little longer each time
+//! ```
+//!
+//! It owns its queues, its engine and the worker's end of three rings to the control thread: commands in, punted packets and retired tables
+//! out. It shares nothing else but its counters, which only it writes. It never locks, blocks (but for the idle sleep) or allocates.
+
+mod idle;
+mod io;
+mod message;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use arrayvec::ArrayVec;
+use rtrb::{Consumer, Producer};
+use sluice_datapath::buffer::BATCH;
+use sluice_datapath::counters::{Counter, EngineCounters};
+use sluice_datapath::engine::Engine;
+use sluice_datapath::punt::Entry;
+use sluice_datapath::time::Timestamp;
+use sluice_dpdk::{Eal, Mbuf, RxQueue, WorkerRegistration, cycles, pin_to_core};
+use sluice_intent::plan::PortIndex;
+
+pub(crate) use idle::Idle;
+pub(crate) use io::{PortIo, WorkerIo};
+pub(crate) use message::{Capture, Captured, Command, Punted, Retired};
+
+/// Loops between two looks at the engine's housekeeping, when packets keep coming.
+const HOUSEKEEPING_LOOPS: u32 = 1024;
+
+/// What a worker counts besides its engine. Only the worker writes.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerCounters {
+    /// Cycles of loops that found packets or commands.
+    pub(crate) busy_cycles: Counter,
+    /// Cycles of loops that found nothing, sleeps included.
+    pub(crate) idle_cycles: Counter,
+    pub(crate) received: Counter,
+    pub(crate) transmitted: Counter,
+    pub(crate) engine: Arc<EngineCounters>,
+}
+
+/// Turns the time stamp counter into nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CycleClock {
+    /// Nanoseconds a cycle, times 2³².
+    scale: u64,
+}
+
+impl CycleClock {
+    pub(crate) fn new(cycles_per_second: u64) -> Self {
+        Self { scale: ((1_000_000_000u128 << 32) / u128::from(cycles_per_second.max(1))) as u64 }
+    }
+
+    pub(crate) fn at(self, cycles: u64) -> Timestamp {
+        Timestamp::from_nanos((u128::from(cycles) * u128::from(self.scale) >> 32) as u64)
+    }
+
+    pub(crate) fn now(self) -> Timestamp {
+        self.at(cycles())
+    }
+}
+
+/// A receive queue and the port that it belongs to.
+pub(crate) struct Receiver {
+    pub(crate) port: PortIndex,
+    pub(crate) queue: RxQueue,
+    /// Whether received bytes are in no cache of this core yet, as from a NIC.
+    pub(crate) cold: bool,
+}
+
+/// Everything a worker is made of.
+pub(crate) struct Worker {
+    pub(crate) core: u16,
+    pub(crate) receivers: Vec<Receiver>,
+    pub(crate) io: WorkerIo,
+    pub(crate) engine: Engine,
+    pub(crate) commands: Consumer<Command>,
+    pub(crate) retired: Producer<Retired>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) clock: CycleClock,
+    pub(crate) idle: Idle,
+}
+
+impl Worker {
+    /// Starts the worker on its core. It ends at [`Command::Stop`], or when the control thread drops its end of the commands.
+    pub(crate) fn start(self, eal: &Eal) -> std::io::Result<JoinHandle<()>> {
+        let eal = eal.clone();
+        std::thread::Builder::new().name(format!("worker-{}", self.core)).spawn(move || {
+            if let Err(error) = pin_to_core(usize::from(self.core)) {
+                tracing::error!(core = self.core, %error, "the worker runs unpinned");
+            }
+            match WorkerRegistration::new(&eal) {
+                Ok(_registration) => self.run(),
+                Err(error) => tracing::error!(core = self.core, %error, "the worker cannot start"),
+            }
+        })
+    }
+
+    fn run(mut self) {
+        let mut batch = ArrayVec::<Mbuf, BATCH>::new();
+        let mut loops = 0;
+        let mut start = cycles();
+        loop {
+            let mut work = 0;
+            if !self.commands.is_empty() {
+                work += 1;
+                if !self.obey() {
+                    return;
+                }
+            }
+            for receiver in &mut self.receivers {
+                let received = receiver.queue.receive(&mut batch);
+                if received == 0 {
+                    continue;
+                }
+                if receiver.cold {
+                    batch.iter().for_each(Mbuf::prefetch_headers);
+                }
+                work += received;
+                self.counters.received.add(received as u64);
+                self.io.capture_received(receiver.port, &batch);
+                self.engine.process(receiver.port, &mut batch, self.clock.at(start), &mut self.io);
+            }
+            self.io.flush();
+            loops += 1;
+            if loops >= HOUSEKEEPING_LOOPS || (work == 0 && loops > 64) {
+                loops = 0;
+                self.engine.housekeeping(self.clock.at(start));
+            }
+            if work == 0 {
+                if self.commands.is_abandoned() {
+                    return;
+                }
+                self.idle.wait();
+            } else {
+                self.idle.reset();
+            }
+            let now = cycles();
+            let counter = if work == 0 { &self.counters.idle_cycles } else { &self.counters.busy_cycles };
+            counter.add(now.wrapping_sub(start));
+            start = now;
+        }
+    }
+
+    /// Carries out the commands that are waiting. False: stop.
+    #[cold]
+    fn obey(&mut self) -> bool {
+        while let Ok(command) = self.commands.pop() {
+            let now = self.clock.now();
+            match command {
+                Command::Install { snapshot, logical } => {
+                    let (snapshot, logical) = self.engine.install(snapshot, logical);
+                    self.retire(Retired::Snapshot { snapshot, logical });
+                }
+                Command::Neighbors(table) => {
+                    let old = self.engine.set_neighbors(table);
+                    self.retire(Retired::Neighbors(old));
+                }
+                Command::EnableFlowCache(enabled) => self.engine.enable_flow_cache(enabled),
+                Command::Inject { entry: Entry::Port(port), packet } => {
+                    let mut batch = ArrayVec::new();
+                    batch.push(packet);
+                    self.engine.process(port, &mut batch, now, &mut self.io);
+                }
+                Command::Inject { entry: Entry::Gateway(gateway), packet } => {
+                    self.engine.originate(gateway, packet, now, &mut self.io);
+                }
+                Command::Transmit { port, packet } => self.io.send(port, packet),
+                Command::Capture(capture) => {
+                    let old = self.io.set_capture(capture);
+                    self.retire(Retired::Capture(old));
+                }
+                Command::Stop => {
+                    self.io.flush();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Hands memory back to the control thread, so that it is freed there. Should the ring be full, it is freed here: late once in a while
+    /// is better than never.
+    fn retire(&mut self, retired: Retired) {
+        drop(self.retired.push(retired));
+    }
+}

@@ -1,0 +1,404 @@
+//! Configuration, link states, limits: what an operator does to a resolver, and an attacker.
+
+mod support;
+
+use std::time::Duration;
+
+use sluice_protocols::Timestamp;
+use sluice_protocols::neighbor::{Interface, Link, NeighborKey, NeighborState, Resolver, ResolverConfig};
+use sluice_wire::MacAddr;
+use support::{ArpFrame, describe_action, key, station};
+
+const LINK: Link = Link::untagged(0);
+const OTHER: Link = Link::untagged(1);
+const NOW: Timestamp = Timestamp::from_secs(100);
+
+fn interface(link: Link, mac: u8, addresses: &[&str]) -> Interface {
+    Interface {
+        link,
+        mac: station(mac),
+        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+    }
+}
+
+fn actions(resolver: &mut Resolver<u32>) -> Vec<String> {
+    std::iter::from_fn(|| resolver.next_action()).map(|action| describe_action(&action)).collect()
+}
+
+/// The addresses of 10.0.0.1/16, that of the resolver left out.
+fn neighbor(number: u16) -> NeighborKey {
+    let [high, low] = (number + 2).to_be_bytes();
+    NeighborKey { link: LINK, address: [10, 0, high, low].into() }
+}
+
+/// A resolver at 10.0.0.1/16 on port 0 and 10.1.0.1/16 on port 1, both up.
+fn resolver(config: ResolverConfig, keep: Vec<NeighborKey>) -> Resolver<u32> {
+    let mut resolver = Resolver::new(config);
+    resolver.configure(interfaces(), keep, NOW);
+    for port in [0, 1] {
+        resolver.link_state(port, true, NOW);
+    }
+    actions(&mut resolver);
+    resolver
+}
+
+fn interfaces() -> Vec<Interface> {
+    vec![interface(LINK, 1, &["10.0.0.1/16"]), interface(OTHER, 2, &["10.1.0.1/16"])]
+}
+
+/// The neighbour answers.
+fn answer(resolver: &mut Resolver<u32>, key: NeighborKey, number: u8, now: Timestamp) {
+    let (own, mac) = if key.link == LINK { ("10.0.0.1", 1) } else { ("10.1.0.1", 2) };
+    let frame = ArpFrame::reply(station(number), &key.address.to_string(), station(mac), own);
+    resolver.receive(key.link, &frame.octets(), now);
+}
+
+fn state(resolver: &Resolver<u32>, wanted: NeighborKey) -> Option<NeighborState> {
+    resolver.neighbors().find(|(key, _)| **key == wanted).map(|(_, view)| view.state)
+}
+
+#[test]
+fn a_link_that_goes_down_takes_its_neighbors_along() {
+    let (kept, passing, open, elsewhere) = (neighbor(1), neighbor(2), neighbor(3), key(OTHER, "10.1.0.9"));
+    let mut resolver = resolver(ResolverConfig::default(), vec![kept]);
+    for (key, number) in [(kept, 11), (passing, 12), (elsewhere, 13)] {
+        resolver.resolve(key, 0, NOW);
+        answer(&mut resolver, key, number, NOW);
+    }
+    resolver.resolve(open, 1, NOW);
+    actions(&mut resolver);
+
+    resolver.link_state(0, false, NOW);
+    assert_eq!(actions(&mut resolver), ["lost 10.0.0.3", "lost 10.0.0.4", "discard 1 Unreachable"]);
+    resolver.link_state(0, false, NOW);
+    resolver.resolve(kept, 2, NOW);
+    resolver.resolve(passing, 3, NOW);
+    answer(&mut resolver, kept, 11, NOW);
+    assert_eq!(actions(&mut resolver), ["discard 2 Unreachable", "discard 3 Unreachable"]);
+    assert_eq!(state(&resolver, kept), Some(NeighborState::Failed));
+    assert_eq!(state(&resolver, passing), None);
+    assert_eq!(state(&resolver, elsewhere), Some(NeighborState::Reachable));
+
+    resolver.link_state(0, true, NOW);
+    let lines = actions(&mut resolver);
+    assert_eq!(lines.len(), 3, "two announcements and one question: {lines:?}");
+    assert_eq!(lines[2], "send 0 #1>all ARP request 10.0.0.1 at #1, 10.0.0.3 at -");
+}
+
+#[test]
+fn a_link_that_vanishes_takes_its_neighbors_along() {
+    let (here, there) = (neighbor(1), key(OTHER, "10.1.0.9"));
+    let mut resolver = resolver(ResolverConfig::default(), vec![there]);
+    resolver.resolve(here, 0, NOW);
+    answer(&mut resolver, here, 11, NOW);
+    answer(&mut resolver, there, 12, NOW);
+    actions(&mut resolver);
+    resolver.configure(interfaces()[..1].to_vec(), vec![there], NOW);
+    assert_eq!(actions(&mut resolver), ["lost 10.1.0.9"]);
+    assert_eq!(resolver.neighbor_count(), 1);
+    resolver.resolve(there, 5, NOW);
+    assert_eq!(actions(&mut resolver), ["discard 5 Unreachable"]);
+
+    resolver.configure(interfaces(), vec![there], NOW);
+    let lines = actions(&mut resolver);
+    assert!(lines.contains(&"send 1 #2>all ARP request 10.1.0.1 at #2, 10.1.0.9 at -".into()), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.starts_with("send 0")), "nothing new on port 0: {lines:?}");
+}
+
+#[test]
+fn a_subnet_that_vanishes_takes_its_neighbors_along_unless_they_are_kept() {
+    let (kept, passing) = (neighbor(1), neighbor(2));
+    let mut resolver = resolver(ResolverConfig::default(), vec![kept]);
+    for key in [kept, passing] {
+        resolver.resolve(key, 0, NOW);
+        answer(&mut resolver, key, 11, NOW);
+    }
+    actions(&mut resolver);
+    resolver.configure(vec![interface(LINK, 1, &["192.0.2.1/24"])], vec![kept], NOW);
+    let lines = actions(&mut resolver);
+    assert_eq!(lines.iter().filter(|line| line.starts_with("lost")).collect::<Vec<_>>(), ["lost 10.0.0.4"]);
+    assert_eq!(state(&resolver, kept), Some(NeighborState::Reachable));
+    resolver.configure(vec![interface(LINK, 1, &["2001:db8::1/64"])], vec![kept], NOW);
+    assert!(actions(&mut resolver).contains(&"lost 10.0.0.3".into()), "no IPv4 address to ask from");
+}
+
+#[test]
+fn the_same_configuration_again_does_nothing() {
+    let kept = neighbor(1);
+    let mut resolver = resolver(ResolverConfig::default(), vec![kept]);
+    answer(&mut resolver, kept, 11, NOW);
+    actions(&mut resolver);
+    resolver.configure(interfaces(), vec![kept, kept], NOW);
+    assert_eq!(actions(&mut resolver), [""; 0]);
+}
+
+#[test]
+fn another_mac_address_or_address_is_announced() {
+    let mut resolver = resolver(ResolverConfig::default(), vec![]);
+    resolver.poll(NOW.after(Duration::from_secs(60)));
+    actions(&mut resolver);
+    resolver.configure(vec![interface(LINK, 7, &["10.0.0.1/16"]), interfaces().remove(1)], vec![], NOW);
+    assert_eq!(
+        actions(&mut resolver),
+        [
+            "send 0 #7>all ARP request 10.0.0.1 at #7, 10.0.0.1 at -",
+            "send 0 #7>33:33:00:00:00:01 NA fe80::ff:fe00:7>ff02::1 RO fe80::ff:fe00:7 at #7",
+        ]
+    );
+    resolver.receive(LINK, &ArpFrame::request(station(9), "10.0.0.9", "10.0.0.1").octets(), NOW);
+    assert_eq!(actions(&mut resolver)[0], "send 0 #7>#9 ARP reply 10.0.0.1 at #7, 10.0.0.9 at #9");
+}
+
+#[test]
+fn a_neighbor_that_is_no_longer_kept_lives_on_as_others_do() {
+    let (reachable, failed, down) = (neighbor(1), neighbor(2), key(OTHER, "10.1.0.9"));
+    let mut resolver = resolver(ResolverConfig::default(), vec![reachable, failed, down]);
+    answer(&mut resolver, reachable, 11, NOW);
+    for seconds in 1..=3 {
+        resolver.poll(NOW.after(Duration::from_secs(seconds)));
+    }
+    resolver.link_state(1, false, NOW);
+    actions(&mut resolver);
+    resolver.configure(interfaces(), vec![], NOW);
+    assert_eq!(actions(&mut resolver), [""; 0]);
+    assert_eq!(state(&resolver, down), None, "nothing would ever happen to it");
+    assert_eq!(state(&resolver, failed), Some(NeighborState::Failed));
+    resolver.poll(NOW.after(Duration::from_secs(4)));
+    assert_eq!(state(&resolver, failed), None);
+    assert_eq!(state(&resolver, reachable), Some(NeighborState::Reachable));
+}
+
+#[test]
+fn own_and_impossible_addresses_are_no_neighbors() {
+    let impossible = ["10.0.0.1", "10.0.255.255", "224.0.0.5", "10.1.0.1", "2001:db8::1", "::", "127.0.0.1"];
+    let mut resolver = resolver(ResolverConfig::default(), vec![key(LINK, "10.0.0.1"), key(LINK, "ff02::1")]);
+    for address in impossible {
+        resolver.resolve(key(LINK, address), 4, NOW);
+        assert_eq!(actions(&mut resolver), ["discard 4 Unreachable"], "{address}");
+    }
+    resolver.resolve(key(Link::untagged(9), "10.0.0.9"), 4, NOW);
+    assert_eq!(actions(&mut resolver), ["discard 4 Unreachable"]);
+    assert_eq!(resolver.neighbor_count(), 0);
+}
+
+#[test]
+fn two_ports_on_one_switch_do_not_mistake_each_other_for_strangers() {
+    let interfaces = vec![interface(LINK, 1, &["10.0.0.1/16"]), interface(OTHER, 2, &["10.0.0.2/16"])];
+    let mut resolver = Resolver::<u32>::new(ResolverConfig::default());
+    resolver.configure(interfaces, vec![], NOW);
+    resolver.link_state(0, true, NOW);
+    resolver.link_state(1, true, NOW);
+    resolver.resolve(key(LINK, "10.0.0.9"), 1, NOW);
+    let sent: Vec<_> = std::iter::from_fn(|| resolver.next_action()).collect();
+    for action in &sent {
+        if let sluice_protocols::neighbor::Action::Send { link, frame } = action {
+            let other = if *link == LINK { OTHER } else { LINK };
+            resolver.receive(other, frame, NOW);
+        }
+    }
+    assert_eq!((sent.len(), actions(&mut resolver).len()), (5, 0));
+    resolver.receive(OTHER, &ArpFrame::request(station(9), "10.0.0.9", "10.0.0.1").octets(), NOW);
+    assert_eq!(actions(&mut resolver), [""; 0], "each port answers for its own addresses");
+}
+
+#[test]
+fn each_neighbor_lets_few_packets_wait() {
+    let mut resolver = resolver(ResolverConfig::default(), vec![]);
+    for packet in 0..6 {
+        resolver.resolve(neighbor(1), packet, NOW);
+    }
+    assert_eq!(actions(&mut resolver)[1..], ["discard 0 QueueFull", "discard 1 QueueFull"]);
+    answer(&mut resolver, neighbor(1), 11, NOW);
+    assert_eq!(actions(&mut resolver)[1..], ["release 2", "release 3", "release 4", "release 5"]);
+    assert_eq!(resolver.waiting_count(), 0);
+}
+
+#[test]
+fn all_neighbors_let_so_many_packets_wait() {
+    let config = ResolverConfig { waiting: 2, waiting_in_all: 3, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    for packet in 0..4 {
+        resolver.resolve(neighbor((packet % 2) as u16), packet, NOW);
+    }
+    assert_eq!(actions(&mut resolver).last().unwrap(), "discard 3 QueueFull");
+    resolver.resolve(neighbor(0), 4, NOW);
+    assert_eq!(actions(&mut resolver), ["discard 0 QueueFull"], "its own oldest makes room");
+    assert_eq!(resolver.waiting_count(), 3);
+}
+
+#[test]
+fn a_scan_replaces_the_oldest_unresolved_and_never_a_confirmed_neighbor() {
+    let config = ResolverConfig { neighbors: 10, ..ResolverConfig::default() };
+    let (kept, reachable) = (neighbor(1000), neighbor(1001));
+    let mut resolver = resolver(config, vec![kept]);
+    resolver.resolve(reachable, 0, NOW);
+    answer(&mut resolver, reachable, 11, NOW);
+    actions(&mut resolver);
+    for number in 0..500 {
+        let now = NOW.after(Duration::from_millis(number));
+        resolver.resolve(neighbor(number as u16), number as u32, now);
+        let lines = actions(&mut resolver);
+        if number >= 8 {
+            assert_eq!(lines[0], format!("discard {} TableFull", number - 8), "the oldest");
+        }
+        assert_eq!(lines.len(), if number >= 8 { 2 } else { 1 }, "one question a packet: {lines:?}");
+    }
+    assert_eq!(resolver.neighbor_count(), 10);
+    assert_eq!(resolver.statistics().evicted, 492);
+    assert_eq!(state(&resolver, kept), Some(NeighborState::Incomplete));
+    assert_eq!(state(&resolver, reachable), Some(NeighborState::Reachable));
+}
+
+#[test]
+fn a_table_of_confirmed_neighbors_takes_kept_ones_only() {
+    let config = ResolverConfig { neighbors: 4, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    for number in 0..4 {
+        resolver.resolve(neighbor(number), 0, NOW);
+        answer(&mut resolver, neighbor(number), 11, NOW.after(Duration::from_millis(number.into())));
+    }
+    actions(&mut resolver);
+    resolver.resolve(neighbor(9), 1, NOW);
+    assert_eq!(actions(&mut resolver), ["discard 1 TableFull"]);
+    resolver.receive(LINK, &ArpFrame::request(station(9), "10.0.0.99", "10.0.0.1").octets(), NOW);
+    let lines = actions(&mut resolver);
+    assert_eq!(lines, ["send 0 #1>#9 ARP reply 10.0.0.1 at #1, 10.0.0.99 at #9"], "answered, not learned");
+
+    let keep: Vec<_> = (20..26).map(neighbor).collect();
+    resolver.configure(interfaces(), keep.clone(), NOW);
+    let lost: Vec<_> = actions(&mut resolver).into_iter().filter(|line| line.starts_with("lost")).collect();
+    assert_eq!(lost, ["lost 10.0.0.2", "lost 10.0.0.3", "lost 10.0.0.4", "lost 10.0.0.5"]);
+    assert!(resolver.neighbors().map(|(key, _)| *key).eq(keep), "above the limit, all of them kept");
+}
+
+#[test]
+fn stale_neighbors_give_way_to_packets() {
+    let config = ResolverConfig { neighbors: 2, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    for number in [8, 9] {
+        let asker = neighbor(number).address.to_string();
+        resolver.receive(LINK, &ArpFrame::request(station(9), &asker, "10.0.0.1").octets(), NOW);
+    }
+    actions(&mut resolver);
+    resolver.resolve(neighbor(1), 1, NOW);
+    let lines = actions(&mut resolver);
+    assert_eq!((lines.len(), &*lines[0]), (2, "lost 10.0.0.10"));
+}
+
+#[test]
+fn a_storm_of_requests_is_answered_in_part_and_fills_nothing() {
+    let config = ResolverConfig { answers_per_second: 100, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    for number in 0..20_000u16 {
+        let asker = neighbor(number).address.to_string();
+        let now = NOW.after(Duration::from_micros(100) * u32::from(number));
+        resolver.receive(LINK, &ArpFrame::request(station(9), &asker, "10.0.0.1").octets(), now);
+    }
+    let statistics = resolver.statistics();
+    assert_eq!(statistics.answers_sent + statistics.answers_withheld, 20_000);
+    assert!((295..=301).contains(&statistics.answers_sent), "2 s and a burst: {statistics:?}");
+    assert!(resolver.neighbor_count() <= 301);
+    let mut last = NOW.after(Duration::from_secs(2));
+    while let Some(deadline) = resolver.next_deadline() {
+        last = last.max(deadline);
+        resolver.poll(last);
+    }
+    assert!(resolver.statistics().requests_sent <= 3 * 301);
+    assert_eq!(resolver.neighbor_count(), 0);
+}
+
+#[test]
+fn a_flood_of_announcements_and_forged_answers_leaves_no_trace() {
+    let mut resolver = resolver(ResolverConfig::default(), vec![]);
+    for number in 0..20_000u16 {
+        let address = neighbor(number).address.to_string();
+        resolver.receive(LINK, &ArpFrame::request(station(9), &address, &address).octets(), NOW);
+        resolver.receive(LINK, &ArpFrame::reply(station(9), &address, station(1), "10.0.0.1").octets(), NOW);
+    }
+    assert_eq!((actions(&mut resolver), resolver.neighbor_count()), (vec![], 0));
+}
+
+#[test]
+fn thousands_of_kept_neighbors_are_not_probed_at_once() {
+    let keep: Vec<_> = (0..6000).map(neighbor).collect();
+    let mut resolver = resolver(ResolverConfig::default(), keep.clone());
+    for key in keep {
+        answer(&mut resolver, key, 9, NOW);
+    }
+    actions(&mut resolver);
+    let mut busiest = 0;
+    for seconds in 15..46 {
+        let before = resolver.statistics().requests_sent;
+        resolver.poll(NOW.after(Duration::from_secs(seconds)));
+        let probed: Vec<_> = resolver
+            .neighbors()
+            .filter(|(_, view)| view.state == NeighborState::Probe)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in probed {
+            answer(&mut resolver, key, 9, NOW.after(Duration::from_secs(seconds)));
+        }
+        busiest = busiest.max(resolver.statistics().requests_sent - before);
+    }
+    assert!((150..400).contains(&busiest), "{busiest} probes in one second; 200 if spread evenly over 30 s");
+    assert!(!actions(&mut resolver).iter().any(|line| line.starts_with("lost")));
+}
+
+#[test]
+fn forgetting_loses_a_neighbor_and_asks_again_for_a_kept_one() {
+    let (kept, passing) = (neighbor(1), neighbor(2));
+    let mut resolver = resolver(ResolverConfig::default(), vec![kept]);
+    for key in [kept, passing] {
+        resolver.resolve(key, 0, NOW);
+        answer(&mut resolver, key, 11, NOW);
+    }
+    actions(&mut resolver);
+    resolver.forget(passing, NOW);
+    resolver.forget(neighbor(3), NOW);
+    assert_eq!(actions(&mut resolver), ["lost 10.0.0.4"]);
+    resolver.forget(kept, NOW);
+    assert_eq!(
+        actions(&mut resolver),
+        ["lost 10.0.0.3", "send 0 #1>all ARP request 10.0.0.1 at #1, 10.0.0.3 at -"]
+    );
+    assert_eq!(resolver.neighbor_count(), 1);
+}
+
+#[test]
+fn without_probes_neighbors_stay_usable() {
+    let config = ResolverConfig { probe: false, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    resolver.resolve(neighbor(1), 0, NOW);
+    answer(&mut resolver, neighbor(1), 11, NOW);
+    resolver.receive(LINK, &ArpFrame::request(station(9), "10.0.0.9", "10.0.0.1").octets(), NOW);
+    let questions = resolver.statistics().requests_sent;
+    while let Some(deadline) = resolver.next_deadline() {
+        resolver.poll(deadline);
+    }
+    assert_eq!(resolver.statistics().requests_sent, questions);
+    assert!(resolver.neighbors().all(|(_, view)| view.state == NeighborState::Stale));
+    actions(&mut resolver);
+    resolver.resolve(neighbor(1), 7, NOW.after(Duration::from_secs(3600)));
+    assert_eq!(actions(&mut resolver), ["release 7"]);
+}
+
+#[test]
+fn several_interfaces_on_one_link_have_their_own_mac_addresses() {
+    let interfaces = vec![interface(LINK, 1, &["10.0.0.1/16"]), interface(LINK, 2, &["192.0.2.1/24"])];
+    let mut resolver = Resolver::<u32>::new(ResolverConfig::default());
+    resolver.configure(interfaces, vec![], NOW);
+    resolver.link_state(0, true, NOW);
+    actions(&mut resolver);
+    resolver.resolve(key(LINK, "192.0.2.9"), 1, NOW);
+    resolver.receive(LINK, &ArpFrame::request(station(9), "10.0.0.9", "10.0.0.1").octets(), NOW);
+    assert_eq!(
+        actions(&mut resolver)[..2],
+        [
+            "send 0 #2>all ARP request 192.0.2.1 at #2, 192.0.2.9 at -",
+            "send 0 #1>#9 ARP reply 10.0.0.1 at #1, 10.0.0.9 at #9",
+        ]
+    );
+    let frame = ArpFrame::reply(MacAddr([6; 6]), "192.0.2.9", station(2), "192.0.2.1").octets();
+    resolver.receive(LINK, &frame, NOW);
+    assert_eq!(actions(&mut resolver)[1..], ["release 1"]);
+}
