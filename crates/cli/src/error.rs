@@ -53,8 +53,8 @@ pub(crate) enum CliError {
         /// The VRFs that there are.
         known: String,
     },
-    /// The document is wrong in at least one place.
-    #[error("{0}")]
+    /// The document is wrong in at least one place. A line for each problem, so that editors find the places.
+    #[error("{file} is not valid; to be changed:\n{0}", file = .0.file())]
     Document(Problems),
     /// The document cannot be read.
     #[error("{file} cannot be read: {source}; name a node document, or - for standard input")]

@@ -9,6 +9,11 @@ use serde_json::Value;
 use crate::error::CliError;
 use crate::line::View;
 
+/// Characters between columns.
+const GAP: u16 = 2;
+/// Characters of a column of words that can still be read; where there is room for less, rows are shown one field a line.
+const READABLE: usize = 16;
+
 /// What a command answers: the same facts for people and for programs.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -134,8 +139,8 @@ fn push_section(text: &mut String, section: &[Block], view: &View, screen: Scree
     };
     let shown: Vec<_> =
         blocks.iter().map(|block| block_text(block, view, screen)).filter(|text| !text.is_empty()).collect();
-    if !text.is_empty() && !(shown.is_empty() && heading.is_none()) {
-        text.push_str(if view.find.is_empty() { "\n" } else { "" });
+    if !text.is_empty() && view.find.is_empty() {
+        text.push('\n');
     }
     if let Some(heading) = heading.filter(|heading| !shown.is_empty() || view.shows(heading)) {
         text.push_str(&bold(heading, screen));
@@ -203,23 +208,53 @@ fn push_table(text: &mut String, table: &Table, view: &View, screen: Screen) {
         }
         return;
     }
+    if screen.width.is_some_and(|width| narrowest(table.columns, &rows) > width.into()) {
+        push_records(text, table.columns, &rows);
+    } else {
+        push_grid(text, table.columns, &rows, screen);
+    }
+}
+
+/// Columns of a terminal on which a table can still be read.
+fn narrowest(columns: &[Column], rows: &[&Vec<String>]) -> usize {
+    let widths = columns.iter().enumerate().map(|(position, column)| {
+        let cells = rows.iter().filter_map(|row| row.get(position)).flat_map(|cell| cell.lines());
+        let widest = cells.chain([column.0]).map(|line| line.chars().count()).max().unwrap_or(0);
+        if column.1 == Kind::Words { widest.min(READABLE).max(column.0.len()) } else { widest }
+    });
+    widths.sum::<usize>() + usize::from(GAP) * columns.len().saturating_sub(1)
+}
+
+/// Each row as fields, a blank line between rows.
+fn push_records(text: &mut String, columns: &[Column], rows: &[&Vec<String>]) {
+    for (position, row) in rows.iter().enumerate() {
+        if position > 0 {
+            text.push('\n');
+        }
+        let fields = columns.iter().zip(row.iter());
+        let fields: Vec<_> =
+            fields.map(|(column, value)| (column.0.to_owned(), value.replace('\n', ", "))).collect();
+        push_fields(text, &fields, &View::default());
+    }
+}
+
+fn push_grid(text: &mut String, columns: &[Column], rows: &[&Vec<String>], screen: Screen) {
     let mut grid = Grid::new();
-    grid.load_style(NOTHING);
+    // Whether standard output is a terminal was decided when the screen was made.
+    grid.load_style(NOTHING).force_no_tty();
     if screen.colour {
         grid.enforce_styling();
-    } else {
-        grid.force_no_tty();
     }
     if let Some(width) = screen.width {
         grid.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
     }
-    grid.set_header(table.columns.iter().map(|column| Cell::new(column.0).add_attribute(Attribute::Bold)));
+    grid.set_header(columns.iter().map(|column| Cell::new(column.0).add_attribute(Attribute::Bold)));
     for row in rows {
-        grid.add_row(row.iter().zip(table.columns).map(|(value, column)| cell(value, column.1)));
+        grid.add_row(row.iter().zip(columns).map(|(value, column)| cell(value, column.1)));
     }
-    for (position, column) in table.columns.iter().enumerate() {
+    for (position, column) in columns.iter().enumerate() {
         if let Some(drawn) = grid.column_mut(position) {
-            drawn.set_padding((0, 2));
+            drawn.set_padding((0, if position + 1 < columns.len() { GAP } else { 0 }));
             if column.1 == Kind::Number {
                 drawn.set_cell_alignment(CellAlignment::Right);
             }
@@ -290,9 +325,25 @@ b-2  down         5  five
     }
 
     #[test]
+    fn too_narrow_a_terminal_gets_a_line_for_each_field() {
+        let expected = "\
+ID     : a-1
+State  : up
+Packets: 1,234
+Meaning: one two three four
+
+ID     : b-2
+State  : down
+Packets: 5
+Meaning: five
+";
+        assert_eq!(render(&table(), &View::default(), Screen { width: Some(30), colour: false }), expected);
+    }
+
+    #[test]
     fn a_narrow_terminal_wraps_words_and_nothing_else() {
-        let text = render(&table(), &View::default(), Screen { width: Some(34), colour: false });
-        assert!(text.lines().all(|line| line.chars().count() <= 34), "{text}");
+        let text = render(&table(), &View::default(), Screen { width: Some(38), colour: false });
+        assert!(text.lines().all(|line| line.chars().count() <= 38), "{text}");
         for whole in ["a-1", "down", "1,234"] {
             assert!(text.contains(whole), "{whole} in\n{text}");
         }

@@ -1,5 +1,7 @@
 //! The interactive shell on a pseudoterminal.
 
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod support;
 
 use std::path::Path;

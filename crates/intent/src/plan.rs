@@ -1,7 +1,7 @@
 //! The plan: a node document that has passed every check, with names resolved to indices.
 //!
-//! Produced only by [`crate::parse`] and its kin; read by the engine (`sluice-datapath`), which compiles it into a snapshot, and by the
-//! node, which opens its ports. Every index is valid, every name unique, every address inside the subnet that it claims, and
+//! Produced only by [`crate::parse`] and its kin; read by the engine (`sluice-datapath`), which compiles it into a snapshot,
+//! and by the node, which opens its ports. Every index is valid, every name unique, every address inside the subnet that it claims, and
 //! every limit kept, so readers index without checking. All collections keep the order of the document.
 
 use std::net::IpAddr;

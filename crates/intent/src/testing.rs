@@ -1,6 +1,6 @@
 //! Random documents and plans that pass every check, for property and differential tests.
 //!
-//! A document is drawn in two steps. Proptest draws [`Choices`], which are small numbers and flags and so shrink well. The
+//! A document is drawn in two steps. Proptest draws `Choices`, which are small numbers and flags and so shrink well. The
 //! builder then turns any choices into a valid document, giving out addresses, VLANs and identifiers so that none collide.
 
 mod build;

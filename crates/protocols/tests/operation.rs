@@ -1,5 +1,7 @@
 //! Configuration, link states, limits: what an operator does to a resolver, and an attacker.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod support;
 
 use std::time::Duration;
@@ -319,11 +321,33 @@ fn a_flood_of_announcements_and_forged_answers_leaves_no_trace() {
 }
 
 #[test]
+fn thousands_of_kept_neighbors_are_asked_for_in_turn() {
+    let keep: Vec<_> = (0..6000).map(neighbor).collect();
+    let mut resolver = resolver(ResolverConfig::default(), keep.clone());
+    assert_eq!(resolver.statistics().requests_sent, 256);
+    resolver.resolve(keep[5999], 1, NOW);
+    assert_eq!(actions(&mut resolver), ["send 0 #1>all ARP request 10.0.0.1 at #1, 10.0.23.113 at -"]);
+    let mut polls = 0;
+    while let Some(deadline) = resolver.next_deadline().filter(|at| *at < NOW.after(Duration::from_secs(1))) {
+        let before = resolver.statistics().requests_sent;
+        resolver.poll(deadline);
+        assert!(resolver.statistics().requests_sent - before <= 256);
+        polls += 1;
+    }
+    assert_eq!((polls, resolver.statistics().requests_sent), (23, 6000));
+    resolver.link_state(0, false, NOW);
+    resolver.link_state(0, true, NOW);
+    assert_eq!(resolver.statistics().requests_sent, 6256);
+}
+
+#[test]
 fn thousands_of_kept_neighbors_are_not_probed_at_once() {
     let keep: Vec<_> = (0..6000).map(neighbor).collect();
     let mut resolver = resolver(ResolverConfig::default(), keep.clone());
+    let asked = NOW.after(Duration::from_millis(900));
+    resolver.poll(asked);
     for key in keep {
-        answer(&mut resolver, key, 9, NOW);
+        answer(&mut resolver, key, 9, asked);
     }
     actions(&mut resolver);
     let mut busiest = 0;

@@ -1,5 +1,7 @@
 //! What holds whatever happens: any frames, packets, link states and configurations, in any order.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,9 +104,8 @@ fn mac(number: u8) -> MacAddr {
 }
 
 fn octets(choice: &FrameChoice) -> Vec<u8> {
-    let v4 = |index: usize| ip(ADDRESSES[index]).is_ipv4().then_some(ADDRESSES[index]).unwrap_or("10.0.0.1");
-    let v6 =
-        |index: usize| ip(ADDRESSES[index]).is_ipv6().then_some(ADDRESSES[index]).unwrap_or("2001:db8::1");
+    let v4 = |index: usize| if ip(ADDRESSES[index]).is_ipv4() { ADDRESSES[index] } else { "10.0.0.1" };
+    let v6 = |index: usize| if ip(ADDRESSES[index]).is_ipv6() { ADDRESSES[index] } else { "2001:db8::1" };
     let source = mac(choice.source);
     let mut frame = match choice.kind {
         0 | 1 => {

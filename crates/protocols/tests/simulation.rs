@@ -3,6 +3,8 @@
 //! Everything follows from a seed. While they run, every station is checked after every step: its usable neighbours
 //! follow from its actions, each packet meets one fate, no deadline is missed.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -148,7 +148,7 @@ fn hexadecimal(text: &str) -> Result<String, CliError> {
             "'{wrong}' in the frame is no hexadecimal digit; give two a byte"
         )));
     }
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err(CliError::usage(format!(
             "the frame has {} hexadecimal digits, so its last byte is cut in half; give two a byte",
             digits.len()

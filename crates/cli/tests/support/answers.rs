@@ -31,13 +31,13 @@ pub(crate) fn reply(request: &Request) -> Reply {
         Request::GetPhysicalPorts => Answer::PhysicalPorts(physical_ports()),
         Request::GetPhysicalPortStats { name } => Answer::PhysicalPortStats(PhysicalPortStats {
             name: name.clone(),
-            rx_packets: 18_446_744_073_709_551_615,
-            rx_bytes: 1_180_591_620,
+            rx_packets: 40_000_123,
+            rx_bytes: 2_720_008_364,
             rx_misses: 12,
             tx_packets: 40_000_000,
             tx_bytes: 2_720_000_000,
             tx_drops: 1_024,
-            extended: vec![("rx_q0_packets".into(), 18_446_744), ("rx_q1_packets".into(), 7)],
+            extended: vec![("rx_q0_packets".into(), 40_000_116), ("rx_q1_packets".into(), 7)],
             ..PhysicalPortStats::default()
         }),
         Request::GetVteps => Answer::Vteps(vteps()),
@@ -98,9 +98,9 @@ fn dataplane() -> Dataplane {
         devices: vec![
             Device {
                 name: "fp-eth0".into(),
-                driver: "mlx5_pci".into(),
-                device_id: "0x1019".into(),
-                vendor: "0x15b3".into(),
+                driver: "net_ixgbe".into(),
+                device_id: "0x1563".into(),
+                vendor: "0x8086".into(),
                 pci: "0000:19:00.0".into(),
                 numa_node: 0,
             },
@@ -123,12 +123,12 @@ fn cpu_stats() -> Vec<CpuStats> {
         tx_pps: rx_pps - 17,
         slowpath_pps: 12,
         usage_percent,
-        cycles_per_packet: 187.25,
+        cycles_per_packet: 1_187.25,
         rx_packets: 1_000_000_000,
         tx_packets: 999_999_000,
-        busy_cycles: 187_250_000_000,
+        busy_cycles: 1_187_250_000_000,
     };
-    vec![core(1, 11_402_318, 99.96), core(2, 1_017, 0.04)]
+    vec![core(1, 402_318, 12.34), core(2, 1_017, 0.04)]
 }
 
 fn flow_cache_stats() -> Vec<FlowCacheStats> {
@@ -241,7 +241,7 @@ fn physical_ports() -> Vec<PhysicalPort> {
         used_by: used_by.iter().map(|&user| user.to_owned()).collect(),
     };
     vec![
-        port("fp-eth0", "pci", "up", 100_000, &["uplink-1"]),
+        port("fp-eth0", "pci", "up", 10_000, &["uplink-1"]),
         port("fp-eth1", "memif", "down", 0, &["uplink-2", "vm-1"]),
     ]
 }

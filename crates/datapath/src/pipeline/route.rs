@@ -100,8 +100,7 @@ impl Way<'_> {
 
     /// One of several equal ways, by the flow's hash: all packets of a flow take the same.
     fn choose<'a, T>(&self, ways: &'a [T], tracer: &mut impl Tracer) -> Option<&'a T> {
-        let hash = self.key.flow_hash(self.view.snapshot.seed());
-        let chosen = (((hash >> 32) * ways.len() as u64) >> 32) as usize;
+        let chosen = self.key.way(self.view.snapshot.seed(), ways.len());
         if ways.len() > 1 {
             tracer.step(|| Step::EqualCost { chosen, of: ways.len() });
         }

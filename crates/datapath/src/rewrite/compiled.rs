@@ -202,7 +202,7 @@ impl Compiled {
         let length = (data.len() - network - 40) as u16;
         let Some(header) = data.get_mut(network..).and_then(<[u8]>::first_chunk_mut::<48>) else { return };
         // The flow label carries the entropy as well (RFC 6438 section 3).
-        let label = (flow_hash >> 40) as u32 & 0xf_ffff;
+        let label = (evened(flow_hash) >> 40) as u32 & 0xf_ffff;
         let first = 6 << 28 | u32::from(traffic_class) << 20 | label;
         [header[0], header[1], header[2], header[3]] = first.to_be_bytes();
         [header[4], header[5]] = length.to_be_bytes();
@@ -217,7 +217,13 @@ const ECT_1: u8 = 1;
 /// The outer UDP source port: 14 bits of the inner flow's hash in the dynamic range (RFC 7348 section 5, RFC 8926 section 3.3).
 #[inline(always)]
 pub(crate) const fn entropy_port(flow_hash: u64) -> u16 {
-    0xc000 | (flow_hash >> 16) as u16 & 0x3fff
+    0xc000 | (evened(flow_hash) >> 50) as u16
+}
+
+/// The flow's hash multiplied once more, for its high bits: in the hash itself, neighbouring ports leave a pattern in some bits.
+#[inline(always)]
+const fn evened(flow_hash: u64) -> u64 {
+    flow_hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Takes `hops` from the time to live, keeps the checksum (RFC 1624), and returns the traffic class.

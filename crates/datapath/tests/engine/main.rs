@@ -1,5 +1,9 @@
 //! The engine as a whole: against a plain model of the logical network, under changes of its tables, and in what it counts and allocates.
 
+mod changes;
 mod common;
+mod counts;
 mod differential;
+mod flows;
 mod reference;
+mod regressions;

@@ -10,7 +10,7 @@
 //! | Reachable | yes | an answer | time: Probe; a changed or doubtful MAC address: Stale |
 //! | Stale | yes | a request to us, an announcement | a packet handed in, time: Probe |
 //! | Probe | yes | Reachable, Stale | answer: Reachable; no answer: lost, and Incomplete if kept |
-//! | Failed | no | Incomplete, a link that is down | time: Incomplete if kept, or forgotten; any frame of it: Stale |
+//! | Failed | no | Incomplete, a link that is down; kept and not asked for yet | time: Incomplete if kept, or forgotten; any frame of it: Stale |
 //!
 //! Traffic goes on while a usable neighbour is asked again; only when it does not answer is it lost.
 //!
@@ -24,7 +24,8 @@
 //!
 //! Limits: own addresses are announced and defended (RFC 5227 §2.3, §2.4 c) but not probed before use, as RFC 5227 §2.1
 //! and RFC 4862 §5.4 ask of hosts: a node's addresses are configured, and a conflict is reported. Router
-//! advertisements and redirects are not read. Proxies, anycast addresses, inverse ARP and SEND are not supported.
+//! advertisements and redirects are not read. No membership of solicited-node groups is reported (RFC 3810): a switch
+//! that snoops has to flood them, as it does with groups that it knows no member of. Proxies, anycast addresses, inverse ARP and SEND are not supported.
 //! Neighbour discovery behind IPv6 extension headers is ignored (RFC 6980 forbids it for fragments).
 
 use std::net::IpAddr;
@@ -158,7 +159,7 @@ pub enum NeighborState {
     Stale,
     /// It is being asked whether it is still there.
     Probe,
-    /// It did not answer, or its link is down.
+    /// It did not answer, its link is down, or it is kept and its turn to be asked for has not come.
     Failed,
 }
 

@@ -93,9 +93,7 @@ impl<P> Resolver<P> {
         self.announcing.retain(|link, _| self.links.contains_key(link));
         let keep = keep.into_iter().collect();
         self.drop_impossible(&keep);
-        for key in keep {
-            self.keep(key, now);
-        }
+        self.keep(keep, now);
         for link in news {
             self.announce(link, now);
         }
@@ -107,7 +105,14 @@ impl<P> Resolver<P> {
     /// A packet that is released although the caller does not find the neighbour usable must not come back here without
     /// end: the caller's keys differ from those of the resolver.
     pub fn resolve(&mut self, key: NeighborKey, packet: P, now: Timestamp) {
-        match self.table.get(&key).map(|entry| entry.phase()) {
+        let entry = self.table.get(&key);
+        // A kept neighbour whose turn has not come yet.
+        let not_asked_yet = entry.is_some_and(|entry| entry.failures == 0) && self.is_up(key.link);
+        match entry.map(|entry| entry.phase()) {
+            Some(Phase::Failed) if not_asked_yet => {
+                self.ask(key, 0, now);
+                self.wait(key, packet);
+            }
             Some(Phase::Failed) => self.discard(packet, DiscardReason::Unreachable),
             Some(Phase::Incomplete { .. }) => self.wait(key, packet),
             Some(phase) => {
@@ -130,31 +135,15 @@ impl<P> Resolver<P> {
 
     /// The link of `port` came up or went down. Ports are down until this says otherwise.
     ///
-    /// Down: the port's neighbours are lost at once. Up: own addresses are announced and kept neighbours resolved.
+    /// Down: the port's neighbours are lost at once. Up: own addresses are announced and kept neighbours resolved, at
+    /// most 256 of them at once and 10,000 a second.
     pub fn link_state(&mut self, port: u16, up: bool, now: Timestamp) {
-        let changed = if up { self.ports_up.insert(port) } else { self.ports_up.remove(&port) };
-        if !changed {
-            return;
-        }
-        let links: Vec<_> = self.links.keys().copied().filter(|link| link.port == port).collect();
-        for link in links {
-            if up {
-                self.announce(link, now);
-            } else {
-                self.announcing.remove(&link);
+        if up {
+            if self.ports_up.insert(port) {
+                self.port_up(port, now);
             }
-        }
-        let keys: Vec<_> = self.table.on_port(port).map(|(key, entry)| (*key, entry.is_kept())).collect();
-        for (key, kept) in keys {
-            if up {
-                self.ask_anew(key, now);
-            } else if kept {
-                self.lose(key);
-                self.discard_waiting(key);
-                self.table.set_phase(&key, Phase::Failed, None, now);
-            } else {
-                self.remove(key, DiscardReason::Unreachable);
-            }
+        } else if self.ports_up.remove(&port) {
+            self.port_down(port, now);
         }
     }
 
@@ -163,7 +152,7 @@ impl<P> Resolver<P> {
         let kept = self.table.get(&key).is_some_and(|entry| entry.is_kept());
         self.remove(key, DiscardReason::Unreachable);
         if kept {
-            self.keep(key, now);
+            self.keep([key], now);
         }
     }
 

@@ -16,6 +16,12 @@ const ANNOUNCEMENTS: u32 = 2;
 /// Time between two announcements (ANNOUNCE_INTERVAL of RFC 5227 §1.1).
 const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Questions for kept neighbours that are sent one right after the other: a fraction of a port's transmit queue.
+const QUESTIONS_AT_ONCE: usize = 256;
+
+/// The time between [`QUESTIONS_AT_ONCE`] questions and the next.
+const QUESTION_PAUSE: Duration = Duration::from_millis(25);
+
 impl<P> Resolver<P> {
     /// The link's port is up.
     pub(super) fn is_up(&self, link: Link) -> bool {
@@ -27,6 +33,33 @@ impl<P> Resolver<P> {
         self.links.get(&key.link).is_some_and(|presence| {
             presence.is_on_link(key.address) || kept && presence.could_be_neighbor(key.address)
         })
+    }
+
+    /// Announces the own addresses on the port's links and asks for the neighbours there: kept ones, as a port that is
+    /// down has no others.
+    pub(super) fn port_up(&mut self, port: u16, now: Timestamp) {
+        let links: Vec<_> = self.links.keys().copied().filter(|link| link.port == port).collect();
+        for link in links {
+            self.announce(link, now);
+        }
+        let kept: Vec<_> = self.table.on_port(port).map(|(key, _)| *key).collect();
+        self.ask_in_turn(&kept, now);
+    }
+
+    /// Loses the neighbours on the port's links; kept ones wait for the port.
+    pub(super) fn port_down(&mut self, port: u16, now: Timestamp) {
+        self.announcing.retain(|link, _| link.port != port);
+        let neighbors: Vec<_> =
+            self.table.on_port(port).map(|(key, entry)| (*key, entry.is_kept())).collect();
+        for (key, kept) in neighbors {
+            if kept {
+                self.lose(key);
+                self.discard_waiting(key);
+                self.table.set_phase(&key, Phase::Failed, None, now);
+            } else {
+                self.remove(key, DiscardReason::Unreachable);
+            }
+        }
     }
 
     /// Drops the neighbours that the configuration does not allow any more, and takes over which of the others are
@@ -43,16 +76,34 @@ impl<P> Resolver<P> {
         }
     }
 
-    /// Resolves the neighbour ahead of traffic, unless it is known already.
-    pub(super) fn keep(&mut self, key: NeighborKey, now: Timestamp) {
-        if self.table.get(&key).is_some() || !self.is_possible(&key, true) {
-            return;
+    /// Resolves neighbours ahead of traffic, unless they are known already.
+    pub(super) fn keep(&mut self, keys: impl IntoIterator<Item = NeighborKey>, now: Timestamp) {
+        let mut added = Vec::new();
+        for key in keys {
+            if self.table.get(&key).is_none() && self.is_possible(&key, true) {
+                // Where every place is that of a kept neighbour, this one comes on top.
+                self.make_room(true);
+                self.table.insert(key, true, Phase::Failed, None, now);
+                added.push(key);
+            }
         }
-        // Where every place is that of a kept neighbour, this one comes on top.
-        self.make_room(true);
-        self.table.insert(key, true, Phase::Failed, None, now);
-        if self.is_up(key.link) {
-            self.ask(key, 0, now);
+        added.retain(|key| self.is_up(key.link));
+        self.ask_in_turn(&added, now);
+    }
+
+    /// Asks for neighbours as if they had never failed, not faster than a port's queue takes the questions.
+    pub(super) fn ask_in_turn(&mut self, keys: &[NeighborKey], now: Timestamp) {
+        let mut turn = now;
+        for keys in keys.chunks(QUESTIONS_AT_ONCE) {
+            for key in keys {
+                if turn == now {
+                    self.ask_anew(*key, now);
+                } else {
+                    self.reset_failures(key);
+                    self.table.set_phase(key, Phase::Failed, Some(turn), now);
+                }
+            }
+            turn = turn.after(QUESTION_PAUSE);
         }
     }
 
@@ -99,9 +150,7 @@ impl<P> Resolver<P> {
 
     /// Asks for the neighbour as if it had never failed.
     pub(super) fn ask_anew(&mut self, key: NeighborKey, now: Timestamp) {
-        if let Some(entry) = self.table.get_mut(&key) {
-            entry.failures = 0;
-        }
+        self.reset_failures(&key);
         self.ask(key, 0, now);
     }
 
@@ -118,9 +167,7 @@ impl<P> Resolver<P> {
     /// The neighbour has the MAC address `mac`: it answered.
     pub(super) fn reached(&mut self, key: NeighborKey, mac: MacAddr, now: Timestamp) {
         let deadline = now.after(self.reachable_time());
-        if let Some(entry) = self.table.get_mut(&key) {
-            entry.failures = 0;
-        }
+        self.reset_failures(&key);
         self.table.set_phase(&key, Phase::Reachable { mac }, Some(deadline), now);
     }
 
@@ -219,6 +266,12 @@ impl<P> Resolver<P> {
     pub(super) fn announce_address(&mut self, link: Link, owned: Owned) {
         if self.send(link, message::announcement(owned.mac, owned.address())) {
             self.statistics.announcements_sent += 1;
+        }
+    }
+
+    fn reset_failures(&mut self, key: &NeighborKey) {
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.failures = 0;
         }
     }
 
