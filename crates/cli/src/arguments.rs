@@ -8,7 +8,7 @@ mod trace;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use capture::{CAPTURE_DIRECTIONS, CAPTURE_OPTIONS, CaptureOptions};
 pub(crate) use get::{CpuPart, DataplanePart, FlowCachePart, Get, PortPart, RouterTable};
@@ -23,10 +23,21 @@ Examples:
   sluice apply edge.yaml                        take a new node document
   sluice                                        the interactive shell
 
-Which node: --socket, --node, the variable SLUICE_SOCKET, otherwise the only node whose socket is in $SLUICE_RUN_DIR
-(/run/sluice if that is not set).
+Which node: --socket, --node, the variable SLUICE_SOCKET, otherwise the only node whose
+socket is in $SLUICE_RUN_DIR, or in /run/sluice if that is not set.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage. NO_COLOR=1 turns colours off.";
+
+/// Heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
+/// The tree of commands, without a `help` below each of them: that of the root explains all.
+pub(crate) fn tree<T: CommandFactory>() -> clap::Command {
+    fn below(command: clap::Command) -> clap::Command {
+        command.mut_subcommands(|child| below(child.disable_help_subcommand(true)))
+    }
+    below(T::command())
+}
 
 /// The command line of a Sluice node: look at it, configure it, follow packets through it; and labs on one machine.
 ///
@@ -37,7 +48,7 @@ pub(crate) struct CommandLine {
     #[command(flatten)]
     pub(crate) node: NodeArguments,
     /// Answer as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// What to do; the interactive shell if left out.
     #[command(subcommand)]
@@ -48,7 +59,7 @@ pub(crate) struct CommandLine {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct NodeArguments {
     /// Name of the node to ask
-    #[arg(id = "target-node", long = "node", value_name = "NAME", global = true)]
+    #[arg(id = "target-node", long = "node", value_name = "NAME", global = true, help_heading = GLOBAL)]
     pub(crate) name: Option<String>,
     /// Control socket of the node to ask
     #[arg(
@@ -56,6 +67,7 @@ pub(crate) struct NodeArguments {
         long = "socket",
         value_name = "PATH",
         global = true,
+        help_heading = GLOBAL,
         conflicts_with = "target-node"
     )]
     pub(crate) socket: Option<PathBuf>,
@@ -303,9 +315,12 @@ pub(crate) enum Start {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaptureOf {
     /// A port, until `count` frames are written or Ctrl-C
-    #[command(after_help = "Examples:
+    #[command(
+        override_usage = "sluice start capture interface <PORT> file <FILE> [count <N>] [direction input|output|dual]",
+        after_help = "Examples:
   sluice start capture interface fp-eth0 file uplink.pcap
-  sluice start capture interface fp-eth0 direction output count 100 file /tmp/out.pcap")]
+  sluice start capture interface fp-eth0 direction output count 100 file /tmp/out.pcap"
+    )]
     Interface(CaptureOptions),
 }
 

@@ -28,11 +28,10 @@ mod target;
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use serde_json::Value;
 
-use arguments::{Command, CommandLine, CompletionShell};
+use arguments::{Command, CommandLine, CompletionShell, tree};
 use error::CliError;
 use line::View;
 use output::Output;
@@ -84,7 +83,7 @@ fn completion(shell: CompletionShell) -> Result<(), CliError> {
         CompletionShell::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
-    generate(shell, &mut CommandLine::command(), "sluice", &mut script);
+    generate(shell, &mut tree::<CommandLine>(), "sluice", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     output::print(&Output::sentence(script, Value::Null), &View::default())
 }

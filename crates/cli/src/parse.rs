@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
 
-use crate::arguments::{CommandLine, ShellLine};
+use crate::arguments::{CommandLine, ShellLine, tree};
 use crate::error::CliError;
 use crate::suggest::nearest;
 
@@ -29,15 +29,17 @@ pub(crate) fn shell_line(words: &[String]) -> Result<Parsed<ShellLine>, CliError
     parse::<ShellLine>(words.iter().cloned(), words)
 }
 
-fn parse<T: Parser + CommandFactory>(
+fn parse<T: Parser>(
     arguments: impl Iterator<Item = impl Into<OsString> + Clone>,
     words: &[String],
 ) -> Result<Parsed<T>, CliError> {
-    match T::try_parse_from(arguments) {
+    let parsed =
+        tree::<T>().try_get_matches_from(arguments).and_then(|matches| T::from_arg_matches(&matches));
+    match parsed {
         Ok(line) => Ok(Parsed::Line(line)),
         Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
             let typed = up_to_wrong_word(&error, words);
-            Err(CliError::CommandNotFound { nearest: nearest(&T::command(), words), typed })
+            Err(CliError::CommandNotFound { nearest: nearest(&tree::<T>(), words), typed })
         }
         Err(error) => {
             // That the reader of the help went away is no error.
@@ -70,8 +72,8 @@ mod tests {
 
     #[test]
     fn the_tree_of_commands_is_consistent() {
-        CommandLine::command().debug_assert();
-        ShellLine::command().debug_assert();
+        tree::<CommandLine>().debug_assert();
+        tree::<ShellLine>().debug_assert();
     }
 
     #[test]
@@ -100,7 +102,7 @@ mod tests {
                 }
             }
         }
-        walk(&CommandLine::command(), "sluice");
+        walk(&tree::<CommandLine>(), "sluice");
     }
 
     #[test]

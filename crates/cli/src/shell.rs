@@ -31,14 +31,16 @@ pub(crate) fn run(target: &Target, json: bool) -> Result<(), CliError> {
     let mut editor = editor(target)?;
     let history = history_file();
     if let Some(file) = &history {
-        // There is none at the first start.
+        // There is none at the first start, and a home that cannot be written to costs the history and nothing else.
+        let _ = file.parent().map(fs::create_dir_all);
         let _ = editor.load_history(file);
     }
     loop {
         match editor.readline(&shell.prompt()) {
             Ok(line) => {
-                if !line.trim().is_empty() {
-                    editor.add_history_entry(line.trim()).map_err(terminal)?;
+                if !line.trim().is_empty() && editor.add_history_entry(line.trim()).map_err(terminal)? {
+                    // At once: Ctrl-C may end the shell while it waits for the node.
+                    let _ = history.as_ref().map(|file| editor.append_history(file));
                 }
                 match shell.handle(&line) {
                     Ok(Next::Line) => {}
@@ -50,10 +52,6 @@ pub(crate) fn run(target: &Target, json: bool) -> Result<(), CliError> {
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(terminal(error)),
         }
-    }
-    if let Some(file) = &history {
-        // A home that cannot be written to costs the history and nothing else.
-        let _ = file.parent().map(fs::create_dir_all).transpose().map(|_| editor.save_history(file));
     }
     Ok(())
 }

@@ -43,13 +43,11 @@ fn path_with(root: &Command, word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::arguments::CommandLine;
+    use crate::arguments::{CommandLine, tree};
 
     fn near(line: &str) -> Option<String> {
-        nearest(&CommandLine::command(), &crate::line::words(line).unwrap())
+        nearest(&tree::<CommandLine>(), &crate::line::words(line).unwrap())
     }
 
     #[test]

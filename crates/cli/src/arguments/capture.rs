@@ -18,7 +18,7 @@ pub(crate) struct CaptureOptions {
     /// The port
     port: String,
     /// `file FILE` (pcap, written by the node), `count N` frames, `direction input|output|dual` (both if left out)
-    #[arg(value_name = "file FILE [count N] [direction WHICH]", required = true)]
+    #[arg(value_name = "OPTION", required = true)]
     words: Vec<String>,
 }
 

@@ -18,15 +18,18 @@ const MIN_FRAME: usize = 14;
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Trace {
     /// A packet that a workload of this node would send
-    #[command(after_help = "Examples:
+    #[command(
+        override_usage = "sluice trace from <WORKLOAD> to <ADDRESS> [OPTIONS]",
+        after_help = "Examples:
   sluice trace from vm-1 to 10.10.30.10
   sluice trace from vm-1 to 2001:db8::10 --protocol icmp
-  sluice trace from vm-1 to 192.0.2.10 --protocol udp --port 53 --ttl 1")]
+  sluice trace from vm-1 to 192.0.2.10 --protocol udp --port 53 --ttl 1"
+    )]
     From {
         /// The workload
         workload: String,
         /// The word 'to'
-        #[arg(value_parser = ["to"], hide_possible_values = true)]
+        #[arg(value_name = "to", value_parser = ["to"], hide_possible_values = true)]
         to: String,
         /// Destination address
         #[arg(value_name = "ADDRESS")]
@@ -88,11 +91,9 @@ pub(crate) struct PayloadArguments {
 /// Transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Protocol {
-    /// Echo request
+    // An echo request.
     Icmp,
-    /// UDP
     Udp,
-    /// TCP
     Tcp,
 }
 

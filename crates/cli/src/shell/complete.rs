@@ -1,6 +1,6 @@
 //! Tab completion: words of commands, values of arguments, and names that only the node knows.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -8,7 +8,7 @@ use rustyline::validate::Validator;
 use rustyline::{Context, Helper, Result};
 use sluice_control::{Answer, Request};
 
-use crate::arguments::{CAPTURE_DIRECTIONS, CAPTURE_OPTIONS, ShellLine};
+use crate::arguments::{CAPTURE_DIRECTIONS, CAPTURE_OPTIONS, ShellLine, tree};
 use crate::target::Target;
 
 /// The line editor's helper.
@@ -35,7 +35,7 @@ enum Next {
 
 impl Assistant {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, commands: ShellLine::command(), files: FilenameCompleter::new() }
+        Self { target, commands: tree::<ShellLine>(), files: FilenameCompleter::new() }
     }
 
     /// Names that the node knows; none where it does not answer, since completion is no place for errors.
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn at(before: &str, word: &str) -> Next {
-        next(&ShellLine::command(), before, word)
+        next(&tree::<ShellLine>(), before, word)
     }
 
     fn offered(before: &str, word: &str) -> Vec<String> {

@@ -7,3 +7,4 @@ mod differential;
 mod flows;
 mod reference;
 mod regressions;
+mod trio;

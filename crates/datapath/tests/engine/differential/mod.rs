@@ -1,125 +1,14 @@
-//! The engine against itself without its cache, and both against the [reference](crate::reference).
+//! Random plans and random traffic through the [engine and the reference](crate::trio), with changes in between.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sluice_datapath::drops::DropReason;
-use sluice_datapath::neighbor::NeighborKey;
-use sluice_intent::plan::{Plan, PortIndex};
+use sluice_intent::plan::Plan;
 use sluice_wire::MacAddr;
 
 use crate::common::dice::Dice;
-use crate::common::node::{Done, Node, port_mac};
 use crate::common::plans;
 use crate::common::traffic::Traffic;
-use crate::reference::{Outcome, Reference};
-
-/// The engine with its cache, the engine without, and the reference, in the same state.
-struct Trio {
-    cached: Node,
-    plain: Node,
-    reference: Reference,
-    keys: Vec<NeighborKey>,
-}
-
-impl Trio {
-    fn new(plan: &Plan) -> Self {
-        let macs = (0..plan.ports.len()).map(port_mac).collect();
-        let mut trio = Self {
-            cached: Node::new(plan, true),
-            plain: Node::new(plan, false),
-            reference: Reference::new(plan, macs),
-            keys: plans::neighbors(plan),
-        };
-        for number in 0..trio.keys.len() {
-            // Some are not resolved to begin with.
-            if number % 5 != 4 {
-                trio.set_neighbor(number, Some(plans::neighbor_mac(number)));
-            }
-        }
-        trio
-    }
-
-    fn set_neighbor(&mut self, number: usize, mac: Option<MacAddr>) {
-        let Some(key) = self.keys.get(number) else { return };
-        self.cached.set_neighbor(*key, mac);
-        self.plain.set_neighbor(*key, mac);
-        match mac {
-            Some(mac) => self.reference.neighbors.insert(*key, mac),
-            None => self.reference.neighbors.remove(key),
-        };
-    }
-
-    fn install(&mut self, plan: &Plan) {
-        self.cached.install(plan);
-        self.plain.install(plan);
-        self.reference.plan = plan.clone();
-    }
-
-    /// Sends the same frames through all three and compares.
-    fn receive(&mut self, port: PortIndex, frames: &[Vec<u8>]) -> TestCaseResult {
-        let before = self.plain.drops();
-        let cached = self.cached.receive(port, frames);
-        let plain = self.plain.receive(port, frames);
-        let mut counted = Vec::new();
-        for ((frame, cached), plain) in frames.iter().zip(&cached).zip(&plain) {
-            prop_assert_eq!(cached, plain, "with and without the cache: port {} {:02x?}", port.0, frame);
-            let outcomes = self.reference.outcomes(port, frame);
-            let matching = outcomes.iter().find(|outcome| self.matches(outcome, plain));
-            let Some(outcome) = matching else {
-                let expected = &outcomes[0];
-                let dissected = sluice_wire::dissect(frame);
-                prop_assert!(false, "port {}: {dissected}\n{frame:02x?}\nexpected {expected:#02x?}\ngot {plain:#02x?}", port.0);
-                continue;
-            };
-            let checked = self.note(&outcome.clone(), plain);
-            prop_assert!(checked.is_ok(), "{checked:?}: {frame:02x?}");
-            counted.extend(outcome.drops.iter().copied());
-        }
-        self.compare_drops(&before, counted, frames)
-    }
-
-    fn matches(&self, outcome: &Outcome, done: &Done) -> bool {
-        let sent = outcome.sent.len() == done.sent.len()
-            && outcome.sent.iter().zip(&done.sent).all(|(expected, (port, frame))| {
-                let mut frame = frame.clone();
-                let mut reference = self.reference.clone();
-                let entropy = expected.outer.as_ref().map(|outer| reference.check_entropy(outer, &mut frame));
-                expected.port == *port && expected.frame == frame && !matches!(entropy, Some(Err(_)))
-            });
-        let punted = outcome.punted.len() == done.punted.len()
-            && outcome.punted.iter().zip(&done.punted).all(|((kind, entry, frame), (punt, punted))| {
-                (*kind, *entry, frame) == (punt.kind, punt.entry, punted)
-            });
-        sent && punted
-    }
-
-    /// Holds the engine to its choices from now on.
-    fn note(&mut self, outcome: &Outcome, done: &Done) -> Result<(), String> {
-        for (flow, ways, way) in &outcome.taken {
-            self.reference.chosen.insert((flow.clone(), *ways), *way);
-        }
-        for (expected, (_, frame)) in outcome.sent.iter().zip(&done.sent) {
-            if let Some(outer) = &expected.outer {
-                self.reference.check_entropy(outer, &mut frame.clone())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn compare_drops(&self, before: &[(DropReason, u64)], mut expected: Vec<DropReason>, frames: &[Vec<u8>]) -> TestCaseResult {
-        prop_assert_eq!(self.cached.drops(), self.plain.drops(), "counted with and without the cache: {:02x?}", frames);
-        let count = |drops: &[(DropReason, u64)], reason| drops.iter().find(|drop| drop.0 == reason).map_or(0, |drop| drop.1);
-        let after = self.plain.drops();
-        let mut counted = Vec::new();
-        for reason in DropReason::ALL {
-            let new = count(&after, *reason) - count(before, *reason);
-            counted.extend((0..new).map(|_| *reason));
-        }
-        expected.sort_unstable();
-        prop_assert_eq!(counted, expected, "reasons counted and expected: {:02x?}", frames);
-        Ok(())
-    }
-}
+use crate::trio::Trio;
 
 /// One step of a case.
 #[derive(Clone, Debug)]
@@ -173,8 +62,8 @@ fn run(plans: [&Plan; 2], steps: &[Step]) -> TestCaseResult {
         };
         let (port, frame) = Traffic::new(plans[current]).frame(&mut Dice::new(&numbers));
         // Once to be decided, and in one batch several times to be replayed.
-        trio.receive(port, std::slice::from_ref(&frame))?;
-        trio.receive(port, &[frame.clone(), frame])?;
+        trio.receive(port, std::slice::from_ref(&frame)).map_err(TestCaseError::fail)?;
+        trio.receive(port, &[frame.clone(), frame]).map_err(TestCaseError::fail)?;
         drawn.push(numbers);
     }
     Ok(())

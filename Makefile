@@ -1,0 +1,63 @@
+# Everything that one does with this tree. Each target does its own set-up and may be repeated.
+#
+#   make demo         a lab of hosts, an edge and a tester in network namespaces: pings, TCP, traceroute, measured rate
+#   make test         every test of every layer
+#   make check        format, lints, licences and advisories
+#   make bench        the engine alone, then a node over shared-memory ports
+#   make bench-peers  the same work on Open vSwitch with DPDK, side by side
+#   make lab-up       the demo's lab, to look around in; make lab-down removes it
+#   make fuzz         every fuzz target for FUZZ_SECONDS (60) each
+#   make clean        removes what was built and any lab that is up
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+TARGET := $(CURDIR)/target
+SLUICE := $(TARGET)/release/sluice
+VENV := $(TARGET)/venv
+FUZZ_SECONDS ?= 60
+SETUP := ./scripts/setup
+
+.PHONY: help setup setup-bench build test check demo bench bench-peers lab-up lab-down fuzz clean
+
+help:
+	@sed -n 's/^#   make/  make/p' Makefile
+
+setup:
+	@$(SETUP)
+
+setup-bench:
+	@$(SETUP) bench
+
+build: setup
+	cargo build --release --workspace --bins
+
+test: setup
+	@./scripts/test
+
+check: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	@./scripts/check-dependencies
+
+demo: build
+	@$(SLUICE) lab demo
+
+bench: build
+	cargo bench -p sluice-datapath --bench engine
+	@$(SLUICE) bench forward
+
+bench-peers: setup-bench build
+	@$(SLUICE) bench peers
+
+lab-up: build
+	@$(SLUICE) lab up --topology demo
+
+lab-down:
+	@if [ -x $(SLUICE) ]; then $(SLUICE) lab down --topology demo; fi
+
+fuzz: setup
+	@./scripts/fuzz $(FUZZ_SECONDS)
+
+clean: lab-down
+	cargo clean

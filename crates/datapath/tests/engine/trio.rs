@@ -1,0 +1,117 @@
+//! The engine against itself without its cache, and both against the [reference](crate::reference).
+
+use sluice_datapath::drops::DropReason;
+use sluice_datapath::neighbor::NeighborKey;
+use sluice_intent::plan::{Plan, PortIndex};
+use sluice_wire::MacAddr;
+
+use crate::common::node::{Done, Node, port_mac};
+use crate::common::plans;
+use crate::reference::{Outcome, Reference};
+
+/// The engine with its cache, the engine without, and the reference, in the same state.
+pub(crate) struct Trio {
+    cached: Node,
+    plain: Node,
+    reference: Reference,
+    keys: Vec<NeighborKey>,
+}
+
+impl Trio {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let macs = (0..plan.ports.len()).map(port_mac).collect();
+        let mut trio = Self {
+            cached: Node::new(plan, true),
+            plain: Node::new(plan, false),
+            reference: Reference::new(plan, macs),
+            keys: plans::neighbors(plan),
+        };
+        for number in 0..trio.keys.len() {
+            // Some are not resolved to begin with.
+            if number % 5 != 4 {
+                trio.set_neighbor(number, Some(plans::neighbor_mac(number)));
+            }
+        }
+        trio
+    }
+
+    pub(crate) fn set_neighbor(&mut self, number: usize, mac: Option<MacAddr>) {
+        let Some(key) = self.keys.get(number) else { return };
+        self.cached.set_neighbor(*key, mac);
+        self.plain.set_neighbor(*key, mac);
+        match mac {
+            Some(mac) => self.reference.neighbors.insert(*key, mac),
+            None => self.reference.neighbors.remove(key),
+        };
+    }
+
+    pub(crate) fn install(&mut self, plan: &Plan) {
+        self.cached.install(plan);
+        self.plain.install(plan);
+        self.reference.plan = plan.clone();
+    }
+
+    /// Sends the same frames through all three and compares; says what differs.
+    pub(crate) fn receive(&mut self, port: PortIndex, frames: &[Vec<u8>]) -> Result<(), String> {
+        let before = self.plain.drops();
+        let cached = self.cached.receive(port, frames);
+        let plain = self.plain.receive(port, frames);
+        let mut expected = Vec::new();
+        for ((frame, cached), plain) in frames.iter().zip(&cached).zip(&plain) {
+            let what = || format!("port {}: {}\n{frame:02x?}", port.0, sluice_wire::dissect(frame));
+            if cached != plain {
+                return Err(format!("{}\nwith the cache {cached:02x?}\nwithout {plain:02x?}", what()));
+            }
+            let outcomes = self.reference.outcomes(port, frame);
+            let Some(outcome) = outcomes.iter().find(|outcome| self.matches(outcome, plain)) else {
+                return Err(format!("{}\nexpected {:#02x?}\ngot {plain:#02x?}", what(), outcomes[0]));
+            };
+            self.note(outcome, plain).map_err(|error| format!("{}\n{error}", what()))?;
+            expected.extend(outcome.drops.iter().copied());
+        }
+        self.compare_drops(&before, expected).map_err(|error| format!("{error} for {frames:02x?}"))
+    }
+
+    fn matches(&self, outcome: &Outcome, done: &Done) -> bool {
+        let sent = outcome.sent.len() == done.sent.len()
+            && outcome.sent.iter().zip(&done.sent).all(|(expected, (port, frame))| {
+                let mut frame = frame.clone();
+                let mut reference = self.reference.clone();
+                let entropy = expected.outer.as_ref().map(|outer| reference.check_entropy(outer, &mut frame));
+                expected.port == *port && expected.frame == frame && !matches!(entropy, Some(Err(_)))
+            });
+        let punted = outcome.punted.len() == done.punted.len()
+            && outcome.punted.iter().zip(&done.punted).all(|((kind, entry, frame), (punt, punted))| {
+                (*kind, *entry, frame) == (punt.kind, punt.entry, punted)
+            });
+        sent && punted
+    }
+
+    /// Holds the engine to its choices from now on.
+    fn note(&mut self, outcome: &Outcome, done: &Done) -> Result<(), String> {
+        for (flow, ways, way) in &outcome.taken {
+            self.reference.chosen.insert((flow.clone(), *ways), *way);
+        }
+        for (expected, (_, frame)) in outcome.sent.iter().zip(&done.sent) {
+            if let Some(outer) = &expected.outer {
+                self.reference.check_entropy(outer, &mut frame.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_drops(&self, before: &[(DropReason, u64)], mut expected: Vec<DropReason>) -> Result<(), String> {
+        let (cached, plain) = (self.cached.drops(), self.plain.drops());
+        if cached != plain {
+            return Err(format!("counted {cached:?} with the cache, {plain:?} without"));
+        }
+        let count = |drops: &[(DropReason, u64)], reason| drops.iter().find(|drop| drop.0 == reason).map_or(0, |drop| drop.1);
+        let mut counted = Vec::new();
+        for reason in DropReason::ALL {
+            let new = count(&plain, *reason) - count(before, *reason);
+            counted.extend((0..new).map(|_| *reason));
+        }
+        expected.sort_unstable();
+        if counted == expected { Ok(()) } else { Err(format!("counted {counted:?}, expected {expected:?}")) }
+    }
+}
