@@ -1,1 +1,16 @@
-//! placeholder
+//! `sluice bench`: how fast a node forwards, alone and beside its peers.
+//!
+//! ```text
+//!   bench (sleeps) ──JSON lines──▶ sluice-generator, core 0 ══ 2 × memif ══ sluiced, core 1        (or Open vSwitch, or an echo)
+//!        └────────control socket / ovs-appctl: cycles, hits, drops───────────────┘
+//! ```
+//!
+//! This crate starts the processes, gives the orders and reads the counters; packets pass only through the generator and what it
+//! measures. It knows nothing of DPDK, so that `sluice` mounts [`BenchArguments`] without linking it. The generator
+//! (`sluice-generator`) uses [`traffic`], [`topology`] and [`message`] of this crate.
+
+#![forbid(unsafe_code)]
+
+pub mod message;
+pub mod topology;
+pub mod traffic;

@@ -203,3 +203,174 @@ impl FlowCache {
         live
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIMEOUT: u16 = 10;
+    /// Shortly before stamps begin anew.
+    const START: u64 = 0xffff - 20;
+
+    fn key(number: u16) -> FlowKey {
+        FlowKey([u64::from(number), 0, 0, 0, 7, 0, 0])
+    }
+
+    fn hash(key: &FlowKey) -> u64 {
+        key.table_hash(key.flow_hash(1))
+    }
+
+    fn reference(number: u32) -> RewriteRef {
+        RewriteRef::from_bits(u64::from(number))
+    }
+
+    /// What the cache holds, each key once.
+    fn contents(cache: &FlowCache) -> HashMap<FlowKey, RewriteRef> {
+        let mut all = HashMap::new();
+        for entry in cache.entries().iter().filter(|entry| !entry.is_free()) {
+            assert!(all.insert(entry.key(), RewriteRef::from_bits(entry.0[7])).is_none(), "a flow has one entry");
+        }
+        all
+    }
+
+    /// A flow cache as a map without places.
+    #[derive(Default)]
+    struct Model {
+        flows: HashMap<FlowKey, (RewriteRef, u64)>,
+        second: u64,
+    }
+
+    impl Model {
+        fn is_live(&self, key: &FlowKey) -> bool {
+            self.flows.get(key).is_some_and(|(_, seen)| self.second - seen <= u64::from(TIMEOUT))
+        }
+
+        /// The one flow that is no longer in the cache, if there is one.
+        fn missing(&mut self, cache: &FlowCache) -> Option<(FlowKey, u64)> {
+            let held = contents(cache);
+            let gone: Vec<FlowKey> = self.flows.keys().filter(|key| !held.contains_key(*key)).copied().collect();
+            assert!(gone.len() <= 1, "a new flow takes the place of one other at most");
+            gone.first().map(|key| (*key, self.flows.remove(key).expect("it was a key of the model").1))
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Lookup(u16),
+        Insert(u16, u32),
+        Wait(u64),
+        Sweep,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0u16..40).prop_map(Step::Lookup),
+            8 => (0u16..40, any::<u32>()).prop_map(|(key, rewrite)| Step::Insert(key, rewrite)),
+            2 => (1u64..8).prop_map(Step::Wait),
+            1 => Just(Step::Sweep),
+        ]
+    }
+
+    fn insert(cache: &mut FlowCache, model: &mut Model, key: FlowKey, rewrite: RewriteRef) {
+        let places = cache.places(hash(&key));
+        let full = |places: [usize; 4]| places.iter().all(|place| !cache.entries()[*place].is_free());
+        let residents: Vec<FlowKey> = places.iter().map(|place| cache.entries()[*place].key()).collect();
+        let movable = residents.iter().any(|resident| !full(cache.places(hash(resident))));
+        let (known, crowded) = (model.flows.contains_key(&key), full(places));
+        let result = cache.insert(&key, hash(&key), rewrite, model.second, hash);
+        model.flows.insert(key, (rewrite, model.second));
+        let idle = |seen: u64| model.second - seen;
+        let gone = {
+            let mut before = Model { flows: model.flows.clone(), second: model.second };
+            let gone = before.missing(cache);
+            model.flows = before.flows;
+            gone
+        };
+        match (result, gone) {
+            (Inserted::Free, None) => assert!(known || !crowded || movable, "there was room, or room was made"),
+            (Inserted::Expired, Some((_, seen))) => assert!(idle(seen) > u64::from(TIMEOUT) && crowded),
+            (Inserted::Evicted, Some((gone, seen))) => {
+                assert!(idle(seen) <= u64::from(TIMEOUT) && crowded && !movable && !known);
+                assert!(residents.contains(&gone), "one of those in its way");
+                let others = residents.iter().filter_map(|resident| model.flows.get(resident));
+                assert!(others.map(|(_, other)| idle(*other)).all(|other| other <= idle(seen)), "the one silent longest");
+            }
+            (result, gone) => panic!("{result:?} with {gone:?} gone"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(size in 0u32..5, steps in prop::collection::vec(step(), 1..200)) {
+            let mut cache = FlowCache::new(2 << size, TIMEOUT).unwrap();
+            let mut model = Model { second: START, ..Model::default() };
+            for step in steps {
+                match step {
+                    Step::Lookup(number) => {
+                        let key = key(number);
+                        let found = cache.lookup(&key, hash(&key), model.second);
+                        let live = model.is_live(&key);
+                        prop_assert_eq!(found, model.flows.get(&key).filter(|_| live).map(|(rewrite, _)| *rewrite));
+                        let second = model.second;
+                        if let Some((_, seen)) = model.flows.get_mut(&key).filter(|_| live) {
+                            *seen = second;
+                        }
+                    }
+                    Step::Insert(number, rewrite) => insert(&mut cache, &mut model, key(number), reference(rewrite)),
+                    Step::Wait(seconds) => model.second += seconds,
+                    Step::Sweep => {
+                        let live: Vec<FlowKey> = model.flows.keys().filter(|key| model.is_live(key)).copied().collect();
+                        prop_assert_eq!(cache.sweep(0, cache.size(), model.second), live.len());
+                        model.flows.retain(|key, _| live.contains(key));
+                    }
+                }
+                let held: HashMap<_, _> = model.flows.iter().map(|(key, (rewrite, _))| (*key, *rewrite)).collect();
+                prop_assert_eq!(contents(&cache), held);
+            }
+        }
+    }
+
+    /// Idle and live on either side of the timeout, across the second in which stamps begin anew.
+    #[test]
+    fn a_flow_lives_for_the_idle_timeout() {
+        for start in (0xffff - 15)..=0xffff {
+            let mut cache = FlowCache::new(16, TIMEOUT).unwrap();
+            let last = start + u64::from(TIMEOUT);
+            cache.insert(&key(1), hash(&key(1)), reference(9), start, hash);
+            cache.insert(&key(2), hash(&key(2)), reference(8), start, hash);
+            assert_eq!(cache.lookup(&key(1), hash(&key(1)), last), Some(reference(9)));
+            assert_eq!(cache.lookup(&key(2), hash(&key(2)), last + 1), None);
+            assert_eq!(cache.lookup(&key(1), hash(&key(1)), last + 1), Some(reference(9)), "it was seen since");
+        }
+    }
+
+    #[test]
+    fn sweeps_add_up() {
+        let mut cache = FlowCache::new(64, TIMEOUT).unwrap();
+        for number in 0..20 {
+            cache.insert(&key(number), hash(&key(number)), reference(1), 100 + u64::from(number), hash);
+        }
+        let live = |second| (0..20).filter(|number| second - (100 + number) <= u64::from(TIMEOUT)).count();
+        for second in [119, 121, 129] {
+            let counted: usize = (0..64).step_by(8).map(|start| cache.sweep(start, 8, second)).sum();
+            assert_eq!((counted, contents(&cache).len()), (live(second), live(second)));
+        }
+        assert_eq!(live(129), 1, "the flow of second 119 is the last");
+    }
+
+    /// The key of all zeros is like any other, and no entry of an empty cache is taken for it.
+    #[test]
+    fn the_key_of_zeros_is_not_found_in_an_empty_cache() {
+        let mut cache = FlowCache::new(2, TIMEOUT).unwrap();
+        let zero = FlowKey::default();
+        for second in [0, 1, 0xfffe, 0xffff] {
+            assert_eq!(cache.lookup(&zero, hash(&zero), second), None);
+        }
+        assert_eq!(cache.insert(&zero, hash(&zero), reference(0), 5, hash), Inserted::Free);
+        assert_eq!(cache.lookup(&zero, hash(&zero), 5), Some(reference(0)));
+    }
+}

@@ -1,8 +1,9 @@
 //! From a frame to its flow key: the first stage of the data path.
 //!
-//! Every packet passes here, so it reads headers at fixed places, takes the usual shapes first and leaves the rest to cold
-//! functions. It finds where the packet enters ([`IngressId`]), strips tunnels that end at this node in thought (the bytes stay),
+//! Every packet passes here: [`usual`] takes the usual shapes at fixed offsets, and the rest of this module everything else. It finds where the packet enters ([`IngressId`]), strips tunnels that end at this node in thought (the bytes stay),
 //! checks what must hold before anything is forwarded, and leaves the positions that a rewrite needs.
+
+mod usual;
 
 use sluice_intent::plan::{Encapsulation, PortIndex};
 use sluice_wire::{EtherType, IpProtocol};
@@ -10,7 +11,7 @@ use sluice_wire::{EtherType, IpProtocol};
 use crate::drops::DropReason;
 use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG};
 use crate::snapshot::tunnel::vni_key;
-use crate::snapshot::{Ingress, IngressId, IngressKind, Snapshot};
+use crate::snapshot::{Ingress, IngressId, IngressKind, PortIngress, Snapshot};
 
 /// A packet's flow and where its headers are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +39,23 @@ const ICMPV6: u8 = IpProtocol::ICMPV6.0;
 const MAX_EXTENSION_HEADERS: usize = 8;
 const MAC: u64 = 0xffff_ffff_ffff;
 
-/// Parses a frame that came in on `port`.
-#[inline]
-pub(crate) fn parse(snapshot: &Snapshot, port: PortIndex, data: &[u8]) -> Result<Parsed, DropReason> {
+/// Parses a frame that came in on `port` into `parsed`, which is undefined on error.
+#[inline(always)]
+pub(crate) fn parse(snapshot: &Snapshot, port: PortIndex, data: &[u8], parsed: &mut Parsed) -> Result<(), DropReason> {
+    let ingresses = snapshot.port(port).ok_or(DropReason::UnknownVlan)?;
+    if let Some(ingress) = ingresses.untagged
+        && usual::parse(snapshot, ingress, data, parsed)
+    {
+        return Ok(());
+    }
+    *parsed = parse_any(snapshot, ingresses, data)?;
+    Ok(())
+}
+
+/// Parses whatever it is.
+#[inline(never)]
+fn parse_any(snapshot: &Snapshot, port: &PortIngress, data: &[u8]) -> Result<Parsed, DropReason> {
     let ethertype = bytes_at(data, 12).ok_or(DropReason::Truncated)?;
-    let port = snapshot.port(port).ok_or(DropReason::UnknownVlan)?;
     if EtherType(u16::from_be_bytes(ethertype)).is_vlan() {
         return parse_tagged(snapshot, port, data);
     }
@@ -56,7 +69,7 @@ pub(crate) fn parse_at(snapshot: &Snapshot, ingress: IngressId, data: &[u8]) -> 
     parse_frame::<false>(snapshot, ingress, data, 0, 14, ethertype)
 }
 
-fn parse_tagged(snapshot: &Snapshot, port: &crate::snapshot::PortIngress, data: &[u8]) -> Result<Parsed, DropReason> {
+fn parse_tagged(snapshot: &Snapshot, port: &PortIngress, data: &[u8]) -> Result<Parsed, DropReason> {
     let tag: [u8; 2] = bytes_at(data, 14).ok_or(DropReason::Truncated)?;
     let ethertype: [u8; 2] = bytes_at(data, 16).ok_or(DropReason::Truncated)?;
     if EtherType(u16::from_be_bytes(ethertype)).is_vlan() {

@@ -52,12 +52,13 @@ pub fn trace(
     frame: &[u8],
 ) -> std::io::Result<Report> {
     let mut report = Report::default();
-    match parse::parse(snapshot, port, frame) {
+    let mut parsed = Parsed::default();
+    match parse::parse(snapshot, port, frame, &mut parsed) {
         Err(reason) => {
             report.stage("parse", format!("refused: {}", reason.description()));
             report.verdict = format!("dropped: {}", reason.name());
         }
-        Ok(parsed) => {
+        Ok(()) => {
             let names = Names(snapshot);
             report.stage("parse", names.parsed(&parsed));
             let mut recorder = Recorder::default();

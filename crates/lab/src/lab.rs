@@ -256,11 +256,15 @@ impl Lab {
         fs::write(&path, &self.topology.source).doing(|| format!("writing {}", path.display()))?;
         self.state.write("settings.json", settings)?;
         let own = ProcessIdentity::of_self()?.pid;
+        let path = self.state.file("init.log");
+        let log = fs::File::create(&path).doing(|| format!("creating {}", path.display()))?;
         let mut command = Command::new(&self.launcher);
         command
             .args(init::arguments("launch-init", &self.state, own))
             .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+            .stdout(Stdio::piped())
+            // Init inherits it: the caller's would stay open for as long as the lab runs.
+            .stderr(log);
         let mut child = command.spawn().doing(|| format!("starting {}", self.launcher.display()))?;
         let events = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let mut end = None;

@@ -151,6 +151,7 @@ fn who_does_not_answer_fails_and_is_forgotten() {
     talk.packet("192.0.2.2", 1);
     talk.wait(2999);
     assert_eq!(talk.actions(), [ASK; 3]);
+    assert_eq!(talk.view("192.0.2.2").unwrap().age(talk.now), Duration::from_millis(2999));
     talk.wait(1);
     assert_eq!(talk.actions(), ["discard 1 Unreachable"]);
     assert_eq!(talk.state("192.0.2.2"), Some(NeighborState::Failed));
@@ -215,6 +216,7 @@ fn kept_neighbors_are_resolved_without_traffic_and_tried_for_ever() {
     talk.wait(50_000);
     let lines = talk.actions();
     assert_eq!(lines[..5], [PROBE, PROBE, PROBE, "lost 192.0.2.2", ASK]);
+    assert!(lines.len() > 5 + 2, "the first rest is short again: {lines:?}");
 }
 
 #[test]
@@ -381,6 +383,7 @@ fn a_mac_address_changes_at_most_once_a_second() {
     let changes = lines.iter().filter(|line| line.starts_with("resolved")).count();
     assert_eq!(changes, 10, "{lines:?}");
     assert!(lines.len() < 25, "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("send")), "it is probed all the same: {lines:?}");
     talk.wait(10_000);
     assert_eq!(talk.state("192.0.2.2"), None, "neither forger answers probes");
 }
@@ -411,6 +414,9 @@ fn answers_that_nobody_asked_for_confirm_nothing() {
     assert_eq!(talk.view("192.0.2.2").unwrap().since, since);
     assert_eq!(talk.view("192.0.2.2").unwrap().age(talk.now), Duration::from_secs(10));
     assert_eq!(talk.actions(), [""; 0]);
+    talk.hear(&ArpFrame::reply(station(3), "192.0.2.2", station(1), "192.0.2.1").octets());
+    assert_eq!(talk.actions(), ["resolved 192.0.2.2 at #3"]);
+    assert_eq!(talk.state("192.0.2.2"), Some(NeighborState::Stale));
 }
 
 #[test]

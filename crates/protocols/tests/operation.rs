@@ -310,6 +310,27 @@ fn a_storm_of_requests_is_answered_in_part_and_fills_nothing() {
 }
 
 #[test]
+fn another_configuration_does_not_renew_the_limit_of_answers() {
+    let config = ResolverConfig { answers_per_second: 10, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    for configured in [false, true] {
+        for _ in 0..20 {
+            resolver.receive(LINK, &ArpFrame::request(station(9), "10.0.0.9", "10.0.0.1").octets(), NOW);
+        }
+        assert_eq!(resolver.statistics().answers_sent, 10, "configured again: {configured}");
+        resolver.configure(interfaces(), vec![], NOW);
+    }
+}
+
+#[test]
+fn without_interfaces_there_is_nothing_to_wait_for() {
+    let mut resolver = resolver(ResolverConfig::default(), vec![neighbor(1)]);
+    assert!(resolver.next_deadline().is_some());
+    resolver.configure(vec![], vec![neighbor(1)], NOW);
+    assert_eq!((resolver.next_deadline(), resolver.neighbor_count()), (None, 0));
+}
+
+#[test]
 fn a_flood_of_announcements_and_forged_answers_leaves_no_trace() {
     let mut resolver = resolver(ResolverConfig::default(), vec![]);
     for number in 0..20_000u16 {
@@ -335,9 +356,45 @@ fn thousands_of_kept_neighbors_are_asked_for_in_turn() {
         polls += 1;
     }
     assert_eq!((polls, resolver.statistics().requests_sent), (23, 6000));
-    resolver.link_state(0, false, NOW);
-    resolver.link_state(0, true, NOW);
-    assert_eq!(resolver.statistics().requests_sent, 6256);
+    for seconds in 1..6 {
+        resolver.poll(NOW.after(Duration::from_secs(seconds)));
+    }
+    assert!(resolver.neighbors().all(|(_, view)| view.state != NeighborState::Reachable), "all of them fail");
+    let (before, later) = (resolver.statistics().requests_sent, NOW.after(Duration::from_secs(60)));
+    resolver.link_state(0, false, later);
+    resolver.link_state(0, true, later);
+    assert_eq!(resolver.statistics().requests_sent, before + 256);
+    actions(&mut resolver);
+    resolver.resolve(keep[5999], 2, later);
+    assert_eq!(actions(&mut resolver).len(), 1, "asked for before its turn, in spite of the failures");
+    assert_eq!(resolver.waiting_count(), 1);
+}
+
+#[test]
+fn a_link_that_comes_back_starts_the_rests_anew() {
+    let mut resolver = resolver(ResolverConfig::default(), vec![neighbor(1)]);
+    let polls = |resolver: &mut Resolver<u32>, from: u64, to: u64| {
+        let before = resolver.statistics().requests_sent;
+        (from..=to).for_each(|seconds| resolver.poll(NOW.after(Duration::from_secs(seconds))));
+        resolver.statistics().requests_sent - before
+    };
+    assert_eq!(polls(&mut resolver, 1, 30), 2 + 3 + 3 + 3 + 3, "rests of 1, 2, 4, and 8 s");
+    let now = NOW.after(Duration::from_secs(30));
+    resolver.link_state(0, false, now);
+    resolver.link_state(0, true, now);
+    assert_eq!(polls(&mut resolver, 31, 35), 2 + 2, "a rest of 1 s");
+}
+
+#[test]
+fn a_repeated_question_makes_nobody_younger() {
+    let config = ResolverConfig { neighbors: 2, ..ResolverConfig::default() };
+    let mut resolver = resolver(config, vec![]);
+    resolver.resolve(neighbor(1), 1, NOW);
+    resolver.resolve(neighbor(2), 2, NOW.after(Duration::from_millis(500)));
+    resolver.poll(NOW.after(Duration::from_millis(1100)));
+    actions(&mut resolver);
+    resolver.resolve(neighbor(3), 3, NOW.after(Duration::from_millis(1200)));
+    assert_eq!(actions(&mut resolver)[0], "discard 1 TableFull");
 }
 
 #[test]

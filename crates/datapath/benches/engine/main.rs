@@ -25,41 +25,47 @@ const PACKETS: usize = 4 << 20;
 /// Rounds that the packets of a row are divided into; the median round counts.
 const ROUNDS: usize = 16;
 
-/// A packet in memory of its own, as a driver would hand it over.
-#[derive(Clone)]
-struct Slot {
-    memory: Box<[u8; 384]>,
+/// A packet as a driver hands it over: a pointer to memory that begins with where the frame is.
+struct Slot(Box<Memory>);
+
+struct Memory {
     start: usize,
     end: usize,
+    bytes: [u8; 384],
 }
 
 impl Slot {
+    fn new() -> Self {
+        Self(Box::new(Memory { start: 128, end: 128, bytes: [0; 384] }))
+    }
+
     fn load(&mut self, frame: &Frame) {
-        self.start = 128;
-        self.end = 128 + frame.len();
-        self.memory[128..self.end].copy_from_slice(frame);
+        self.0.start = 128;
+        self.0.end = 128 + frame.len();
+        self.0.bytes[128..128 + frame.len()].copy_from_slice(frame);
     }
 }
 
 impl PacketBuffer for Slot {
     fn data(&self) -> &[u8] {
-        &self.memory[self.start..self.end]
+        &self.0.bytes[self.0.start..self.0.end]
     }
 
     fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.end]
+        let Memory { start, end, bytes } = &mut *self.0;
+        &mut bytes[*start..*end]
     }
 
     fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-        if pop > self.end - self.start {
+        if pop > self.0.end - self.0.start {
             return None;
         }
-        self.start = (self.start + pop).checked_sub(push)?;
+        self.0.start = (self.0.start + pop).checked_sub(push)?;
         Some(self.data_mut())
     }
 
     fn truncate(&mut self, length: usize) {
-        self.end = self.end.min(self.start + length);
+        self.0.end = self.0.end.min(self.0.start + length);
     }
 
     fn extend_back(&mut self, _: usize) -> Option<&mut [u8]> {
@@ -117,7 +123,7 @@ fn measure(direction: Direction, flows: usize, cache: bool) -> std::io::Result<R
     let frames = frames(direction, flows);
     let mut sink = Sink::default();
     for _ in 0..BATCH {
-        sink.pool.push(Slot { memory: Box::new([0; 384]), start: 128, end: 128 });
+        sink.pool.push(Slot::new());
     }
     let clock = Clock::new();
     let now = Timestamp::from_secs(1);

@@ -162,12 +162,12 @@ impl Engine {
         let second = now.as_secs();
         let seed = state.snapshot.seed();
         for (position, buffer) in batch.iter().enumerate() {
-            match parse::parse(&state.snapshot, port, buffer.data()) {
-                Ok(parsed) => {
+            let parsed = &mut scratch.parsed[position];
+            match parse::parse(&state.snapshot, port, buffer.data(), parsed) {
+                Ok(()) => {
                     let flow_hash = parsed.key.flow_hash(seed);
                     let table_hash = parsed.key.table_hash(flow_hash);
                     state.cache.prefetch(table_hash);
-                    scratch.parsed[position] = parsed;
                     scratch.flow_hash[position] = flow_hash;
                     scratch.table_hash[position] = table_hash;
                     scratch.outcome[position] = Outcome::Miss;

@@ -180,3 +180,163 @@ impl RewriteTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    use sluice_intent::plan::PortIndex;
+    use sluice_wire::{EtherType, MacAddr};
+
+    use super::*;
+    use crate::buffer::{HeapBuffer, PacketBuffer};
+    use crate::neighbor::NeighborKey;
+    use crate::parse::Parsed;
+    use crate::rewrite::Header;
+    use crate::snapshot::{IngressId, PortFacts};
+
+    const TIMEOUT: u64 = 10;
+    /// Neighbours that the rewrites of a test use.
+    const NEIGHBORS: u8 = 4;
+
+    fn snapshot() -> Snapshot {
+        let mut runner = TestRunner::deterministic();
+        let plan = sluice_intent::testing::arbitrary_plan().new_tree(&mut runner).unwrap().current();
+        let facts = vec![PortFacts { mac: MacAddr([2, 0, 0, 0, 0, 1]) }; plan.ports.len()];
+        Snapshot::compile(plan.into(), &facts, 1, 1).unwrap()
+    }
+
+    fn mac(neighbor: u8, version: u8) -> MacAddr {
+        MacAddr([2, 0, 0, 0, neighbor, version])
+    }
+
+    fn key(neighbor: u8) -> NeighborKey {
+        NeighborKey { port: PortIndex(0), vlan: 0, address: [192, 0, 2, neighbor].into() }
+    }
+
+    /// The rewrite to a neighbour as it is now, for one of several ingresses; none while it is unknown.
+    fn rewrite(neighbors: &NeighborTable, neighbor: u8, ingress: u32) -> Option<Rewrite> {
+        let (id, destination) = neighbors.resolve(&key(neighbor))?;
+        let header = Header { destination, source: mac(99, 0), ethertype: EtherType::IPV4, hops: 0 };
+        let egress = Egress::Port { port: PortIndex(0), vlan: 0 };
+        Some(Rewrite { ingress: IngressId(ingress), header: Some(header), egress, mtu: 1500, neighbor: Some(id) })
+    }
+
+    /// The destination MAC address that the rewrite writes.
+    fn written(compiled: &Compiled) -> MacAddr {
+        let mut frame = vec![0; 14 + 20];
+        frame[14] = 0x45;
+        let mut buffer = HeapBuffer::new(&frame, 0);
+        let parsed = Parsed { network: 14, network_length: 20, ..Parsed::default() };
+        compiled.replay(&mut buffer, &parsed, 0).unwrap();
+        MacAddr(*buffer.data().first_chunk().unwrap())
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Intern { neighbor: u8, ingress: u32 },
+        Use(usize),
+        Neighbor { neighbor: u8, version: Option<u8> },
+        Collect(u64),
+        Clear,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            10 => (0..NEIGHBORS, 0u32..3).prop_map(|(neighbor, ingress)| Step::Intern { neighbor, ingress }),
+            4 => (0usize..64).prop_map(Step::Use),
+            4 => (0..NEIGHBORS, prop::option::of(0u8..3)).prop_map(|(neighbor, version)| Step::Neighbor { neighbor, version }),
+            2 => (0u64..8).prop_map(Step::Collect),
+            1 => Just(Step::Clear),
+        ]
+    }
+
+    /// A use of a slot that was given out.
+    struct Given {
+        reference: RewriteRef,
+        rewrite: Rewrite,
+        live: bool,
+        packets: u64,
+        used: u64,
+    }
+
+    proptest! {
+        /// Every reference leads to the rewrite that it was given out for, or nowhere; what a slot counted is taken over once.
+        #[test]
+        fn references_never_lead_to_another_rewrite(steps in prop::collection::vec(step(), 1..120)) {
+            let snapshot = snapshot();
+            let (mut table, mut neighbors, mut given, mut second) = (RewriteTable::new(), NeighborTable::default(), Vec::<Given>::new(), 100);
+            let (mut sent, mut counted) = (0, 0);
+            for neighbor in 0..NEIGHBORS {
+                neighbors.set(key(neighbor), Some(mac(neighbor, 0)));
+            }
+            for step in steps {
+                match step {
+                    Step::Intern { neighbor, ingress } => {
+                        let Some(rewrite) = rewrite(&neighbors, neighbor, ingress) else { continue };
+                        let reference = table.intern(&rewrite, &snapshot, second).expect("there is room");
+                        match given.iter().find(|given| given.live && given.rewrite == rewrite) {
+                            Some(known) => prop_assert_eq!(known.reference, reference),
+                            None => given.push(Given { reference, rewrite, live: true, packets: 0, used: second }),
+                        }
+                    }
+                    Step::Use(number) => {
+                        let count = given.len().max(1);
+                        if let Some(given) = given.get_mut(number % count)
+                            && let Some(compiled) = table.get(given.reference)
+                        {
+                            compiled.packets += 1;
+                            (sent, given.packets) = (sent + 1, given.packets + 1);
+                        }
+                    }
+                    Step::Neighbor { neighbor, version } => {
+                        neighbors.set(key(neighbor), version.map(|version| mac(neighbor, version)));
+                        table.drop_stale_neighbors(&neighbors, |_, compiled| counted += compiled.packets);
+                        for given in &mut given {
+                            let now = given.rewrite.neighbor.and_then(|id| neighbors.mac(id));
+                            given.live &= now == given.rewrite.header.map(|header| header.destination);
+                        }
+                    }
+                    Step::Collect(seconds) => {
+                        second += seconds;
+                        table.collect(CAPACITY, second, TIMEOUT, |_, compiled| counted += compiled.packets);
+                        for given in given.iter_mut().filter(|given| given.live) {
+                            if given.packets > 0 {
+                                (given.packets, given.used) = (0, second);
+                            } else {
+                                given.live = second - given.used <= TIMEOUT;
+                            }
+                        }
+                    }
+                    Step::Clear => {
+                        table.clear(|_, compiled| counted += compiled.packets);
+                        given.iter_mut().for_each(|given| given.live = false);
+                    }
+                }
+                prop_assert_eq!(table.len(), given.iter().filter(|given| given.live).count());
+                for given in &given {
+                    let found = table.get(given.reference).map(|compiled| written(compiled));
+                    let expected = given.rewrite.header.map(|header| header.destination).filter(|_| given.live);
+                    prop_assert_eq!(found, expected);
+                }
+            }
+            table.clear(|_, compiled| counted += compiled.packets);
+            prop_assert_eq!(counted, sent);
+        }
+    }
+
+    #[test]
+    fn a_full_table_takes_no_more_until_something_goes() {
+        let (snapshot, mut neighbors, mut table) = (snapshot(), NeighborTable::default(), RewriteTable::new());
+        neighbors.set(key(1), Some(mac(1, 0)));
+        for ingress in 0..CAPACITY as u32 {
+            assert!(table.intern(&rewrite(&neighbors, 1, ingress).unwrap(), &snapshot, 0).is_some());
+        }
+        let one_more = rewrite(&neighbors, 1, CAPACITY as u32).unwrap();
+        assert_eq!(table.intern(&one_more, &snapshot, 0), None);
+        assert!(table.intern(&rewrite(&neighbors, 1, 5).unwrap(), &snapshot, 0).is_some(), "known ones stay");
+        table.clear(|_, _| {});
+        assert_eq!((table.len(), table.intern(&one_more, &snapshot, 0).is_some()), (0, true));
+    }
+}

@@ -26,13 +26,17 @@ impl Trio {
             reference: Reference::new(plan, macs),
             keys: plans::neighbors(plan),
         };
-        for number in 0..trio.keys.len() {
-            // Some are not resolved to begin with.
-            if number % 5 != 4 {
-                trio.set_neighbor(number, Some(plans::neighbor_mac(number)));
+        trio.resolve();
+        trio
+    }
+
+    /// Most neighbours that the plan needs and that are not known yet.
+    fn resolve(&mut self) {
+        for number in 0..self.keys.len() {
+            if number % 5 != 4 && !self.reference.neighbors.contains_key(&self.keys[number]) {
+                self.set_neighbor(number, Some(plans::neighbor_mac(number)));
             }
         }
-        trio
     }
 
     pub(crate) fn set_neighbor(&mut self, number: usize, mac: Option<MacAddr>) {
@@ -49,6 +53,8 @@ impl Trio {
         self.cached.install(plan);
         self.plain.install(plan);
         self.reference.plan = plan.clone();
+        self.keys = plans::neighbors(plan);
+        self.resolve();
     }
 
     /// Sends the same frames through all three and compares; says what differs.

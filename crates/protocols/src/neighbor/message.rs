@@ -102,7 +102,6 @@ fn read_discovery(packet: &[u8]) -> Option<Message> {
             });
             let detection = source.is_unspecified();
             let valid = !target.is_multicast()
-                && !source.is_multicast()
                 && (!detection || mac.is_none() && destination == solicited_node(target));
             valid.then_some(Message::Solicitation { source, destination, mac, target })
         }

@@ -174,12 +174,12 @@ pub struct NeighborView {
     pub kept: bool,
     /// Packets that wait for it.
     pub waiting: usize,
-    /// When it entered its state or was last confirmed in it.
+    /// When it entered its state.
     pub since: Timestamp,
 }
 
 impl NeighborView {
-    /// How long the neighbour has been in its state, or unconfirmed in it.
+    /// How long the neighbour has been in its state.
     pub fn age(&self, now: Timestamp) -> Duration {
         now.since(self.since)
     }

@@ -230,7 +230,7 @@ impl<P> Table<P> {
             entry.ranked = now;
         }
         // Another request does not make an unanswered neighbour younger.
-        if phase.state() != entry.phase.state() || matches!(phase, Phase::Reachable { .. }) {
+        if phase.state() != entry.phase.state() {
             entry.since = now;
         }
         entry.phase = phase;

@@ -167,7 +167,6 @@ impl<P> Resolver<P> {
     /// The neighbour has the MAC address `mac`: it answered.
     pub(super) fn reached(&mut self, key: NeighborKey, mac: MacAddr, now: Timestamp) {
         let deadline = now.after(self.reachable_time());
-        self.reset_failures(&key);
         self.table.set_phase(&key, Phase::Reachable { mac }, Some(deadline), now);
     }
 

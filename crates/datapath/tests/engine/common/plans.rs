@@ -201,7 +201,7 @@ pub(crate) fn edge() -> Plan {
     plan
 }
 
-/// The same network on a host: everything unknown goes to one of three service routers.
+/// The same network on a host: everything unknown goes to one of three service routers. No TEP is on a VLAN.
 pub(crate) fn host() -> Plan {
     let mut plan = common("host-1", Role::Host);
     let transit = Transit {
@@ -214,8 +214,8 @@ pub(crate) fn host() -> Plan {
             service_router(2, "edge-3", "172.17.0.9"),
         ],
     };
-    let edge = edge();
-    plan.gateways = edge.gateways;
+    plan.teps[1].vlan = None;
+    plan.gateways = edge().gateways;
     plan.gateways[0].tier = Tier::Tier0 { interfaces: Vec::new(), transit: Some(transit) };
     plan.gateways[0].static_routes = vec![route("203.0.113.0/24", vec![])];
     plan

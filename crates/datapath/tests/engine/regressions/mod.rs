@@ -239,6 +239,19 @@ fn fragments_of_tunnel_packets_are_refused() {
     dropped(&node.receive_one(FABRIC, &frame), DropReason::OuterFragment);
 }
 
+/// Also where the outer packet is untagged and has no extension header, as most do.
+#[test]
+fn a_tunnel_over_ipv6_ends_here_with_and_without_a_tag() {
+    for (plan, vlan) in [(plans::edge(), 16), (plans::host(), 0)] {
+        let inner = bytes::ethernet(workload_mac(6), workload_mac(7), 0x88cc, &[1; 50]);
+        let payload = bytes::geneve(plans::VXLAN_VNI + 1, 0, 0x6558, &[], &inner);
+        let outer = bytes::udp(50_000, 6081, &payload);
+        let packet = bytes::ip(&IpHeader::new(17), address("2001:db8:16::2"), address("2001:db8:16::1"), &outer);
+        let frame = bytes::on_vlan(bytes::ethernet(port_mac(1), STRANGER, bytes::IPV6, &packet), vlan);
+        assert_eq!(node(&plan).receive_one(FABRIC, &frame).sent, [(ACCESS_2, inner)]);
+    }
+}
+
 /// The MAC address of all zeros is nobody's.
 #[test]
 fn a_frame_to_the_zero_address_is_not_routed() {

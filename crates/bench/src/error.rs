@@ -1,0 +1,68 @@
+//! What can go wrong in a bench, each in one sentence.
+
+use std::path::PathBuf;
+
+/// An error of a bench.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A program is missing.
+    #[error("the program {name} was found neither beside {beside} nor in PATH: {remedy}")]
+    NoProgram {
+        /// The program.
+        name: &'static str,
+        /// Where the running program is.
+        beside: PathBuf,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Something of the system failed.
+    #[error("{action} failed: {source}")]
+    System {
+        /// What was done.
+        action: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A process that was started ended or did not do its part.
+    #[error("{process}: {reason}{log}")]
+    Process {
+        /// The process.
+        process: &'static str,
+        /// What happened.
+        reason: String,
+        /// The end of its log, on lines of its own; empty if there is none.
+        log: String,
+    },
+    /// The node's control socket.
+    #[error(transparent)]
+    Control(#[from] sluice_control::ClientError),
+    /// The node's document.
+    #[error("the bench's node document: {0}")]
+    Document(String),
+    /// Frames that cannot be sent.
+    #[error(transparent)]
+    Traffic(#[from] crate::traffic::TrafficError),
+    /// Too few cores.
+    #[error("core {core} cannot be used: the bench needs one core for the generator and another for what it measures; name two with --cores")]
+    Core {
+        /// The core.
+        core: u16,
+    },
+    /// SIGINT or SIGTERM came.
+    #[error("interrupted: everything that was started has been ended")]
+    Interrupted,
+}
+
+/// Result of the bench.
+pub type Result<T> = std::result::Result<T, BenchError>;
+
+/// Says during what an operation of the system failed.
+pub(crate) trait While<T> {
+    fn during(self, action: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<std::io::Error>> While<T> for std::result::Result<T, E> {
+    fn during(self, action: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| BenchError::System { action: action(), source: source.into() })
+    }
+}

@@ -1,0 +1,146 @@
+//! A traffic generator process, or one that echoes, at the other end of its JSON lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{ChildStdin, Command as Program};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::error::{BenchError, Result, While};
+use crate::message::{Answer, Command, Forwarded, TrialOrder, TrialResult};
+use crate::process::{Interrupt, LOOK, Process};
+
+/// How long an answer may take beyond the time that the order itself takes.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// A generator.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    input: ChildStdin,
+    answers: Receiver<String>,
+    process: Process,
+    interrupt: Interrupt,
+    memory: String,
+    cycles_per_second: u64,
+}
+
+impl Generator {
+    /// Starts the program and waits until its ports are there.
+    pub(crate) fn start(
+        name: &'static str,
+        program: &Path,
+        folder: &Path,
+        interrupt: &Interrupt,
+        set_up: impl FnOnce(&mut Program),
+    ) -> Result<Self> {
+        let mut process = Process::start(name, program, folder, true, set_up)?;
+        let child = process.child();
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(process.failed("it has no pipes"));
+        };
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut generator = Self {
+            input,
+            answers,
+            process,
+            interrupt: interrupt.clone(),
+            memory: String::new(),
+            cycles_per_second: 0,
+        };
+        match generator.answer(Duration::ZERO)? {
+            Answer::Started { memory, cycles_per_second } => {
+                generator.memory = memory;
+                generator.cycles_per_second = cycles_per_second;
+                Ok(generator)
+            }
+            other => Err(generator.unexpected(&other)),
+        }
+    }
+
+    /// What its packet memory is in.
+    pub(crate) fn memory(&self) -> &str {
+        &self.memory
+    }
+
+    /// Cycles of the time stamp counter a second.
+    pub(crate) fn cycles_per_second(&self) -> u64 {
+        self.cycles_per_second
+    }
+
+    /// The process.
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Waits until both links are up.
+    pub(crate) fn wait_for_links(&mut self, limit: Duration) -> Result<()> {
+        let timeout_ms = limit.as_millis() as u64;
+        match self.order(&Command::WaitForLinks { timeout_ms }, limit)? {
+            Answer::LinksUp => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Runs a trial.
+    pub(crate) fn trial(&mut self, order: &TrialOrder) -> Result<TrialResult> {
+        let limit = Duration::from_millis(order.duration_ms);
+        match self.order(&Command::Trial(order.clone()), limit)? {
+            Answer::Trial(result) if result.interrupted => Err(BenchError::Interrupted),
+            Answer::Trial(result) => Ok(result),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// What an echo has forwarded.
+    pub(crate) fn forwarded(&mut self) -> Result<Forwarded> {
+        match self.order(&Command::GetForwarded, Duration::ZERO)? {
+            Answer::Forwarded(forwarded) => Ok(forwarded),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn order(&mut self, command: &Command, expected: Duration) -> Result<Answer> {
+        let mut line = serde_json::to_string(command).map_err(std::io::Error::from).during(|| "writing an order".into())?;
+        line.push('\n');
+        if self.input.write_all(line.as_bytes()).is_err() {
+            return Err(self.process.failed("it has ended"));
+        }
+        self.answer(expected)
+    }
+
+    fn answer(&mut self, expected: Duration) -> Result<Answer> {
+        let end = Instant::now() + expected + ANSWER_LIMIT;
+        let line = loop {
+            match self.answers.recv_timeout(LOOK) {
+                Ok(line) => break line,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.interrupt.check()?;
+                    return Err(self.process.failed("it has ended"));
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() > end => {
+                    return Err(self.process.failed("it does not answer"));
+                }
+                Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
+            }
+        };
+        match serde_json::from_str(&line) {
+            Ok(Answer::Failed { message }) => {
+                self.interrupt.check()?;
+                Err(self.process.failed(message))
+            }
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.process.failed(format!("its answer cannot be read ({error}): {line}"))),
+        }
+    }
+
+    fn unexpected(&self, answer: &Answer) -> BenchError {
+        self.process.failed(format!("this was not asked: {answer:?}"))
+    }
+}

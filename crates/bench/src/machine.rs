@@ -1,0 +1,153 @@
+//! The machine that a bench runs on: its load, its huge pages, and who may have the cores.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+use crate::error::{BenchError, Result};
+
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+/// What a result depends on besides what is measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Conditions {
+    /// Model of the processor.
+    pub(crate) processor: String,
+    /// Cycles of the time stamp counter a second.
+    pub(crate) cycles_per_second: u64,
+    /// Core of the generator and core of what is measured.
+    pub(crate) cores: [u16; 2],
+    /// Load average of the last minute at the beginning and at the end.
+    pub(crate) load_average: [f64; 2],
+    /// What packet memory was taken from.
+    pub(crate) memory: String,
+    /// Whether the measured threads ran under the real-time scheduler.
+    pub(crate) realtime: bool,
+    /// Milliseconds of each trial.
+    pub(crate) trial_ms: u64,
+    /// Trials of each row, of which the median is shown.
+    pub(crate) repeat: usize,
+}
+
+/// Load average of the last minute.
+pub(crate) fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+}
+
+/// Model of the processor.
+pub(crate) fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_owned())
+}
+
+/// Checks that two different cores were named that exist.
+pub(crate) fn check_cores(cores: [u16; 2]) -> Result<()> {
+    for core in cores {
+        if !std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).is_dir() {
+            return Err(BenchError::Core { core });
+        }
+    }
+    if cores[0] == cores[1] { Err(BenchError::Core { core: cores[1] }) } else { Ok(()) }
+}
+
+/// Huge pages that were reserved for the bench; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct HugePages {
+    before: Option<u64>,
+}
+
+impl HugePages {
+    /// Makes sure that so much memory is free in huge pages of 2 MiB, if this process may. Without, everything still works.
+    pub(crate) fn reserve(mebibytes: u64) -> Self {
+        let wanted = mebibytes.div_ceil(2);
+        let free = meminfo("HugePages_Free:").saturating_sub(meminfo("HugePages_Rsvd:"));
+        let total = fs::read_to_string(HUGE_PAGES).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let before = total.filter(|total| {
+            free < wanted && fs::write(HUGE_PAGES, (total + wanted - free).to_string()).is_ok()
+        });
+        Self { before }
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // The kernel gives back what nobody uses; it is as it was once the processes have ended.
+            let _ = fs::write(HUGE_PAGES, before.to_string());
+        }
+    }
+}
+
+fn meminfo(field: &str) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Runs threads under the real-time scheduler (SCHED_FIFO) for the time of a trial, so that nothing else of a shared machine takes
+/// their cores. Through chrt, and only where that is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Realtime(bool);
+
+impl Realtime {
+    /// Finds out whether it is allowed, if it is wanted at all.
+    pub(crate) fn new(wanted: bool) -> Self {
+        Self(wanted && chrt(&["-f", "10", "true"]))
+    }
+
+    /// Whether threads are raised.
+    pub(crate) const fn is_on(self) -> bool {
+        self.0
+    }
+
+    /// Raises threads until the guard is dropped.
+    pub(crate) fn raise(self, threads: impl IntoIterator<Item = u32>) -> Raised {
+        let mut raised = Raised(Vec::new());
+        for thread in threads.into_iter().filter(|_| self.0) {
+            if chrt(&["-f", "-p", "10", &thread.to_string()]) {
+                raised.0.push(thread);
+            }
+        }
+        raised
+    }
+}
+
+/// Threads under the real-time scheduler.
+#[derive(Debug)]
+pub(crate) struct Raised(Vec<u32>);
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        for thread in &self.0 {
+            chrt(&["-o", "-p", "0", &thread.to_string()]);
+        }
+    }
+}
+
+fn chrt(arguments: &[&str]) -> bool {
+    let mut command = Command::new("chrt");
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_core_is_not_enough() {
+        assert!(check_cores([0, 0]).is_err());
+        let sentence = check_cores([0, 9999]).unwrap_err().to_string();
+        assert!(sentence.contains("core 9999") && sentence.contains("--cores"), "{sentence}");
+    }
+
+    #[test]
+    fn the_machine_can_be_read() {
+        assert!(!processor().is_empty() && load_average() >= 0.0);
+        assert_eq!(meminfo("NoSuchField:"), 0);
+        assert!(meminfo("MemTotal:") > 0);
+    }
+}

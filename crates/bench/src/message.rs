@@ -1,0 +1,226 @@
+//! What the bench tells a traffic generator and what it answers: one JSON object a line, on the generator's standard input and output.
+//!
+//! The generator speaks first, with [`Answer::Started`]; from then on each [`Command`] gets one answer. It ends when its input ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::traffic::{Direction, Expected, Family};
+
+/// What a generator is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// Wait until both links are up: [`Answer::LinksUp`].
+    WaitForLinks {
+        /// Give up after this long, milliseconds.
+        timeout_ms: u64,
+    },
+    /// Send and count: [`Answer::Trial`].
+    Trial(TrialOrder),
+    /// What was forwarded since the start, of a process that echoes: [`Answer::Forwarded`].
+    GetForwarded,
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrialOrder {
+    /// Directions, one stream of packets each.
+    pub directions: Vec<Direction>,
+    /// Family of the inner packets.
+    pub family: Family,
+    /// Bytes of the frame of a workload, without frame check sequence.
+    pub frame_bytes: usize,
+    /// How frames are to come back.
+    pub expected: Expected,
+    /// Packets a second in each direction; without it as many as the ports take.
+    pub packets_per_second: Option<u64>,
+    /// How long to send, milliseconds.
+    pub duration_ms: u64,
+}
+
+/// What a generator answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case", rename_all_fields = "snake_case")]
+pub enum Answer {
+    /// The ports are there and wait for their peer (or, of a process that echoes, are connected).
+    Started {
+        /// What its packet memory is taken from, for people.
+        memory: String,
+        /// Cycles of the time stamp counter a second.
+        cycles_per_second: u64,
+    },
+    /// Both links are up.
+    LinksUp,
+    /// The result of a trial.
+    Trial(TrialResult),
+    /// What was forwarded.
+    Forwarded(Forwarded),
+    /// Why a command failed, in one sentence.
+    Failed {
+        /// The sentence.
+        message: String,
+    },
+}
+
+/// What an echoing process has forwarded since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forwarded {
+    /// Packets received.
+    pub packets: u64,
+    /// Cycles of the loops that received packets.
+    pub busy_cycles: u64,
+}
+
+/// Counts of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// How long packets were sent, nanoseconds.
+    pub sending_ns: u64,
+    /// Counts by direction, in the order of the command.
+    pub streams: Vec<StreamCounts>,
+    /// Frames that were of no stream and no neighbour resolution.
+    pub foreign: u64,
+    /// ARP requests and neighbour solicitations that were answered.
+    pub neighbor_requests: u64,
+    /// Whether a signal ended the trial before its time.
+    pub interrupted: bool,
+}
+
+/// Counts of one direction of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamCounts {
+    /// The direction.
+    pub direction: Direction,
+    /// Frames that the port took.
+    pub sent: u64,
+    /// Frames of this stream that came back while packets were being sent, each once.
+    pub received_while_sending: u64,
+    /// Frames of this stream that came back, each once.
+    pub received: u64,
+    /// Bytes of those.
+    pub received_bytes: u64,
+    /// Frames that came back once more.
+    pub duplicates: u64,
+    /// Frames that came back behind later ones.
+    pub reordered: u64,
+    /// Frames so late that they cannot be told from duplicates; they count as lost.
+    pub too_late: u64,
+    /// Frames compared with what they should be.
+    pub compared: u64,
+    /// Frames among those that were not what they should be.
+    pub wrong: u64,
+}
+
+impl StreamCounts {
+    /// Nothing counted yet.
+    pub const fn new(direction: Direction) -> Self {
+        Self {
+            direction,
+            sent: 0,
+            received_while_sending: 0,
+            received: 0,
+            received_bytes: 0,
+            duplicates: 0,
+            reordered: 0,
+            too_late: 0,
+            compared: 0,
+            wrong: 0,
+        }
+    }
+
+    /// Frames that were sent and did not come back.
+    pub const fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+}
+
+impl TrialResult {
+    /// Frames sent in all directions.
+    pub fn sent(&self) -> u64 {
+        self.sum(|stream| stream.sent)
+    }
+
+    /// Frames lost in all directions.
+    pub fn lost(&self) -> u64 {
+        self.sum(StreamCounts::lost)
+    }
+
+    /// Lost frames of all sent, 0 to 1; 0 if none was sent.
+    pub fn loss(&self) -> f64 {
+        let sent = self.sent();
+        if sent == 0 { 0.0 } else { self.lost() as f64 / sent as f64 }
+    }
+
+    /// Frames that came back each second while packets were being sent, in all directions.
+    pub fn packets_per_second(&self) -> f64 {
+        if self.sending_ns == 0 {
+            return 0.0;
+        }
+        self.sum(|stream| stream.received_while_sending) as f64 * 1e9 / self.sending_ns as f64
+    }
+
+    /// Adds one number of all streams.
+    pub fn sum(&self, count: impl Fn(&StreamCounts) -> u64) -> u64 {
+        self.streams.iter().map(count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result() -> TrialResult {
+        let counts = |direction, sent, received, received_while_sending| StreamCounts {
+            sent,
+            received,
+            received_while_sending,
+            ..StreamCounts::new(direction)
+        };
+        TrialResult {
+            sending_ns: 500_000_000,
+            streams: vec![counts(Direction::Encap, 1_000, 990, 900), counts(Direction::Decap, 3_000, 3_000, 2_600)],
+            foreign: 2,
+            neighbor_requests: 1,
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn rate_is_of_the_time_of_sending_and_loss_of_all_frames() {
+        let result = result();
+        assert_eq!(result.packets_per_second(), 7_000.0);
+        assert_eq!((result.sent(), result.lost()), (4_000, 10));
+        assert_eq!(result.loss(), 0.0025);
+    }
+
+    #[test]
+    fn nothing_sent_is_nothing_lost() {
+        let empty = TrialResult { sending_ns: 0, streams: Vec::new(), ..result() };
+        assert_eq!((empty.loss(), empty.packets_per_second()), (0.0, 0.0));
+        let duplicated = StreamCounts { sent: 5, received: 6, ..StreamCounts::new(Direction::Encap) };
+        assert_eq!(duplicated.lost(), 0);
+    }
+
+    #[test]
+    fn messages_survive_their_line() {
+        let order = TrialOrder {
+            directions: vec![Direction::Encap, Direction::Decap],
+            family: Family::Ipv6,
+            frame_bytes: 74,
+            expected: Expected::Routed,
+            packets_per_second: Some(1_000),
+            duration_ms: 250,
+        };
+        for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded] {
+            let line = serde_json::to_string(&command).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Command>(&line).unwrap(), command);
+        }
+        let answer = Answer::Trial(result());
+        let line = serde_json::to_string(&answer).unwrap();
+        assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
+        assert!(line.starts_with(r#"{"answer":"trial","sending_ns":500000000,"#), "{line}");
+        assert!(serde_json::from_str::<Command>(r#"{"command":"trial","sizes":1}"#).is_err());
+    }
+}

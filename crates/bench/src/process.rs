@@ -1,0 +1,187 @@
+//! Processes of a bench: found beside the running program, logged to a file, paused while others are measured, ended with the bench.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::error::{BenchError, Result, While};
+
+/// How long a process gets to end after SIGTERM.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between two looks at something that is awaited.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+/// Lines of a log that an error shows.
+const LOG_LINES: usize = 8;
+
+/// Set by SIGINT and SIGTERM.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on the signals do not end the process but are told here.
+    pub(crate) fn watch() -> Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag)).during(|| "watching for signals".into())?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// An error once a signal came.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// The path of a program: given, beside the running one, in the folder above (where test and example programs find it), or in PATH.
+pub(crate) fn find(name: &'static str, given: Option<&Path>, remedy: &'static str) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    let running = std::env::current_exe().during(|| "looking for the running program".into())?;
+    let folders: Vec<PathBuf> = running.ancestors().skip(1).take(2).map(Path::to_owned).collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = folders.iter().cloned().chain(std::env::split_paths(&path)).map(|folder| folder.join(name));
+    let found = candidates.into_iter().find(|candidate| candidate.is_file());
+    found.ok_or_else(|| BenchError::NoProgram {
+        name,
+        beside: folders.into_iter().next().unwrap_or_default(),
+        remedy,
+    })
+}
+
+/// A process that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program, whose standard error goes to a file of its own in `folder`, its standard output too unless it is piped. Should
+    /// this process be killed, it ends as well.
+    pub(crate) fn start(
+        name: &'static str,
+        program: &Path,
+        folder: &Path,
+        piped: bool,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log).during(|| format!("creating {}", log.display()))?;
+        let errors = file.try_clone().during(|| format!("opening {}", log.display()))?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM"]).arg(program).stderr(errors);
+        if piped {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        } else {
+            command.stdin(Stdio::null()).stdout(file);
+        }
+        set_up(&mut command);
+        let child = command.spawn().during(|| format!("starting {} (through setpriv)", program.display()))?;
+        Ok(Self { name, child, log })
+    }
+
+    /// Process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// An error that shows the end of the process's log.
+    pub(crate) fn failed(&self, reason: impl Into<String>) -> BenchError {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+        let log = last.iter().map(|line| format!("\n  | {line}")).collect();
+        BenchError::Process { process: self.name, reason: reason.into(), log }
+    }
+
+    /// Repeats `event` until it gives something; an error when the process ends, the time is up or a signal came.
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        interrupt: &Interrupt,
+        mut event: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(value) = event() {
+                return Ok(value);
+            }
+            interrupt.check()?;
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.failed(format!("it ended ({status}) before {what}")));
+            }
+            if Instant::now() > end {
+                return Err(self.failed(format!("{what} took longer than {} s", limit.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Stops the process where it is, so that it takes no time of what is measured.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// The thread of the process whose name begins with `prefix`.
+    pub(crate) fn thread(&self, prefix: &str) -> Option<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?;
+        tasks.flatten().find_map(|task| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+            name.starts_with(prefix).then(|| task.file_name().to_str()?.parse().ok())?
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A process that is gone needs none; it is a zombie until it is waited for, so that its number is not another's.
+        let _ = kill(Pid::from_raw(self.pid().cast_signed()), signal);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // End of input is what ends a generator; the others end by the signal.
+        drop(self.child.stdin.take());
+        self.resume();
+        self.signal(Signal::SIGTERM);
+        let end = Instant::now() + END_LIMIT;
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a program to its end; its standard output, or an error with its standard error.
+pub(crate) fn run(name: &'static str, command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().during(|| format!("starting {name}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
+    let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let reason = format!("`{name} {}` failed: {message}", arguments.join(" "));
+    Err(BenchError::Process { process: name, reason, log: String::new() })
+}
