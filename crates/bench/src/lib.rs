@@ -11,6 +11,20 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
+pub mod command;
+mod error;
+mod forward;
+mod generator;
+mod machine;
+mod measure;
 pub mod message;
+mod peers;
+mod process;
+mod report;
+mod subject;
 pub mod topology;
 pub mod traffic;
+
+pub use command::{BenchArguments, run};
+pub use error::{BenchError, Result};

@@ -45,6 +45,21 @@ impl Entry {
         (self.0[7] >> 48) as u16
     }
 
+    /// Marks the flow as seen; its rewrite, unless it had been silent too long.
+    #[inline(always)]
+    fn seen(&mut self, now: u16, idle_timeout: u16) -> Option<RewriteRef> {
+        let seen = self.last_seen();
+        if seen != now {
+            // Free entries have the stamp 0, which no second has.
+            if seen == 0 || age(now, seen) > idle_timeout {
+                return None;
+            }
+            // Written once a second, not once a packet: the line stays clean.
+            self.0[7] = self.0[7] & 0xffff_ffff_ffff | u64::from(now) << 48;
+        }
+        Some(RewriteRef::from_bits(self.0[7]))
+    }
+
     fn key(&self) -> FlowKey {
         let [a, b, c, d, e, f, g, _] = self.0;
         FlowKey([a, b, c, d, e, f, g])
@@ -60,6 +75,53 @@ pub(crate) enum Inserted {
     Expired,
     /// It took the place of a live flow.
     Evicted,
+}
+
+/// The four places of a key, in the order in which they are tried.
+#[inline(always)]
+fn places(hash: u64, mask: usize) -> [usize; 4] {
+    let first = hash as usize & mask;
+    let second = (hash >> 24) as usize & mask;
+    let side = (hash >> 63) as usize;
+    [first * 2 + side, first * 2 + (side ^ 1), second * 2 + side, second * 2 + (side ^ 1)]
+}
+
+/// The flow cache during one batch: its memory is looked up once, and time stands still.
+pub(crate) struct Table<'a> {
+    entries: &'a mut [Entry],
+    mask: usize,
+    idle_timeout: u16,
+    now: u16,
+}
+
+impl Table<'_> {
+    /// Brings the cache line that most likely holds the key on its way.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(entry) = self.entries.get(places(hash, self.mask)[0]) {
+            prefetch(entry);
+        }
+    }
+
+    /// The rewrite of a flow; marks the flow as seen.
+    #[inline(always)]
+    pub(crate) fn lookup(&mut self, key: &FlowKey, hash: u64) -> Option<RewriteRef> {
+        let [first, others @ ..] = places(hash, self.mask);
+        let entry = self.entries.get_mut(first)?;
+        // Nearly always: a flow stands elsewhere only if another one held this place when it came.
+        if entry.holds(key) { entry.seen(self.now, self.idle_timeout) } else { self.lookup_elsewhere(key, others) }
+    }
+
+    #[cold]
+    fn lookup_elsewhere(&mut self, key: &FlowKey, places: [usize; 3]) -> Option<RewriteRef> {
+        for place in places {
+            let entry = self.entries.get_mut(place)?;
+            if entry.holds(key) {
+                return entry.seen(self.now, self.idle_timeout);
+            }
+        }
+        None
+    }
 }
 
 /// The flow cache; see the [module](self).
@@ -111,46 +173,15 @@ impl FlowCache {
         <[Entry]>::mut_from_bytes(&mut self.memory).unwrap_or(&mut [])
     }
 
-    /// The four places of a key, in the order in which they are tried.
-    #[inline(always)]
     fn places(&self, hash: u64) -> [usize; 4] {
-        let first = hash as usize & self.mask;
-        let second = (hash >> 24) as usize & self.mask;
-        let side = (hash >> 63) as usize;
-        [first * 2 + side, first * 2 + (side ^ 1), second * 2 + side, second * 2 + (side ^ 1)]
+        places(hash, self.mask)
     }
 
-    /// Brings the cache line that most likely holds the key on its way.
+    /// The cache as one batch sees it.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        if let Some(entry) = self.entries().get(self.places(hash)[0]) {
-            prefetch(entry);
-        }
-    }
-
-    /// The rewrite of a flow; marks the flow as seen.
-    #[inline(always)]
-    pub(crate) fn lookup(&mut self, key: &FlowKey, hash: u64, second: u64) -> Option<RewriteRef> {
-        let now = stamp(second);
-        let idle_timeout = self.idle_timeout;
-        let places = self.places(hash);
-        let entries = self.entries_mut();
-        for place in places {
-            let entry = entries.get_mut(place)?;
-            if entry.holds(key) {
-                let seen = entry.last_seen();
-                if seen != now {
-                    // Free entries have the stamp 0, which no second has.
-                    if seen == 0 || age(now, seen) > idle_timeout {
-                        return None;
-                    }
-                    // Written once a second, not once a packet: the line stays clean.
-                    entry.0[7] = entry.0[7] & 0xffff_ffff_ffff | u64::from(now) << 48;
-                }
-                return Some(RewriteRef::from_bits(entry.0[7]));
-            }
-        }
-        None
+    pub(crate) fn table(&mut self, second: u64) -> Table<'_> {
+        let (mask, idle_timeout) = (self.mask, self.idle_timeout);
+        Table { entries: self.entries_mut(), mask, idle_timeout, now: stamp(second) }
     }
 
     /// Stores a flow, in place of its own stale entry if there is one.
@@ -312,7 +343,7 @@ mod tests {
                 match step {
                     Step::Lookup(number) => {
                         let key = key(number);
-                        let found = cache.lookup(&key, hash(&key), model.second);
+                        let found = cache.table(model.second).lookup(&key, hash(&key));
                         let live = model.is_live(&key);
                         prop_assert_eq!(found, model.flows.get(&key).filter(|_| live).map(|(rewrite, _)| *rewrite));
                         let second = model.second;
@@ -342,9 +373,9 @@ mod tests {
             let last = start + u64::from(TIMEOUT);
             cache.insert(&key(1), hash(&key(1)), reference(9), start, hash);
             cache.insert(&key(2), hash(&key(2)), reference(8), start, hash);
-            assert_eq!(cache.lookup(&key(1), hash(&key(1)), last), Some(reference(9)));
-            assert_eq!(cache.lookup(&key(2), hash(&key(2)), last + 1), None);
-            assert_eq!(cache.lookup(&key(1), hash(&key(1)), last + 1), Some(reference(9)), "it was seen since");
+            assert_eq!(cache.table(last).lookup(&key(1), hash(&key(1))), Some(reference(9)));
+            assert_eq!(cache.table(last + 1).lookup(&key(2), hash(&key(2))), None);
+            assert_eq!(cache.table(last + 1).lookup(&key(1), hash(&key(1))), Some(reference(9)), "it was seen since");
         }
     }
 
@@ -368,9 +399,9 @@ mod tests {
         let mut cache = FlowCache::new(2, TIMEOUT).unwrap();
         let zero = FlowKey::default();
         for second in [0, 1, 0xfffe, 0xffff] {
-            assert_eq!(cache.lookup(&zero, hash(&zero), second), None);
+            assert_eq!(cache.table(second).lookup(&zero, hash(&zero)), None);
         }
         assert_eq!(cache.insert(&zero, hash(&zero), reference(0), 5, hash), Inserted::Free);
-        assert_eq!(cache.lookup(&zero, hash(&zero), 5), Some(reference(0)));
+        assert_eq!(cache.table(5).lookup(&zero, hash(&zero)), Some(reference(0)));
     }
 }

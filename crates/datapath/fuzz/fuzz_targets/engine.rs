@@ -26,7 +26,8 @@ fn resolved() -> Node {
     let plan = plans::edge();
     let mut node = Node::new(&plan, true);
     let keys = plans::neighbors(&plan).into_iter().enumerate();
-    let all: Vec<_> = keys.map(|(number, key)| (key, (number % 5 != 4).then(|| plans::neighbor_mac(number)))).collect();
+    let all: Vec<_> =
+        keys.map(|(number, key)| (key, (number % 5 != 4).then(|| plans::neighbor_mac(number)))).collect();
     node.set_neighbors(&all);
     node
 }

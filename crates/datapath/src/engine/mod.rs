@@ -159,15 +159,15 @@ impl Engine {
     ) {
         let Self { state, scratch } = self;
         state.now = now;
-        let second = now.as_secs();
         let seed = state.snapshot.seed();
+        let mut table = state.cache.table(now.as_secs());
         for (position, buffer) in batch.iter().enumerate() {
             let parsed = &mut scratch.parsed[position];
             match parse::parse(&state.snapshot, port, buffer.data(), parsed) {
                 Ok(()) => {
                     let flow_hash = parsed.key.flow_hash(seed);
                     let table_hash = parsed.key.table_hash(flow_hash);
-                    state.cache.prefetch(table_hash);
+                    table.prefetch(table_hash);
                     scratch.flow_hash[position] = flow_hash;
                     scratch.table_hash[position] = table_hash;
                     scratch.outcome[position] = Outcome::Miss;
@@ -178,8 +178,7 @@ impl Engine {
         if state.cache_enabled {
             for position in 0..batch.len() {
                 if let Outcome::Miss = scratch.outcome[position]
-                    && let Some(found) =
-                        state.cache.lookup(&scratch.parsed[position].key, scratch.table_hash[position], second)
+                    && let Some(found) = table.lookup(&scratch.parsed[position].key, scratch.table_hash[position])
                 {
                     state.rewrites.prefetch(found);
                     scratch.outcome[position] = Outcome::Hit(found);

@@ -376,3 +376,7 @@ impl Writer {
         self.put(&[a, b, c, 0]);
     }
 }
+
+#[cfg(test)]
+#[path = "compiled_tests.rs"]
+mod tests;

@@ -106,12 +106,18 @@ impl Trio {
         Ok(())
     }
 
-    fn compare_drops(&self, before: &[(DropReason, u64)], mut expected: Vec<DropReason>) -> Result<(), String> {
+    fn compare_drops(
+        &self,
+        before: &[(DropReason, u64)],
+        mut expected: Vec<DropReason>,
+    ) -> Result<(), String> {
         let (cached, plain) = (self.cached.drops(), self.plain.drops());
         if cached != plain {
             return Err(format!("counted {cached:?} with the cache, {plain:?} without"));
         }
-        let count = |drops: &[(DropReason, u64)], reason| drops.iter().find(|drop| drop.0 == reason).map_or(0, |drop| drop.1);
+        let count = |drops: &[(DropReason, u64)], reason| {
+            drops.iter().find(|drop| drop.0 == reason).map_or(0, |drop| drop.1)
+        };
         let mut counted = Vec::new();
         for reason in DropReason::ALL {
             let new = count(&plain, *reason) - count(before, *reason);

@@ -96,9 +96,14 @@ fn flapping_neighbors_never_leak_into_other_flows() {
         for _ in 0..2 {
             let done = node.receive(ACCESS, &frames);
             for (number, done) in done.iter().enumerate() {
-                let sent = done.sent.first().map(|(_, frame)| (destination_mac(frame), frame[30..34].to_vec()));
+                let sent =
+                    done.sent.first().map(|(_, frame)| (destination_mac(frame), frame[30..34].to_vec()));
                 let IpAddr::V4(host) = hosts[number] else { unreachable!("the hosts are IPv4") };
-                assert_eq!(sent, macs[number].map(|mac| (mac, host.octets().to_vec())), "round {round}, {host}");
+                assert_eq!(
+                    sent,
+                    macs[number].map(|mac| (mac, host.octets().to_vec())),
+                    "round {round}, {host}"
+                );
                 assert_eq!(done.punted.len(), usize::from(macs[number].is_none()));
                 resolved += u64::from(macs[number].is_some());
             }
@@ -112,7 +117,8 @@ fn a_workload_that_moves_is_followed_by_the_next_packet() {
     let mut plan = plans::edge();
     let mut node = node(&plan);
     let frame = inbound("10.1.0.12", 1);
-    let outer_destination = |frame: &[u8]| IpAddr::from(<[u8; 4]>::try_from(&frame[30..34]).expect("four bytes"));
+    let outer_destination =
+        |frame: &[u8]| IpAddr::from(<[u8; 4]>::try_from(&frame[30..34]).expect("four bytes"));
     let done = node.receive(UPLINK, &[&frame, &frame]);
     assert_eq!(outer_destination(&done[1].sent[0].1), address("172.16.0.2"));
     plan.workloads[2].location = Location::RemoteTep(address("172.17.0.3"));
@@ -138,7 +144,9 @@ fn a_route_that_changes_is_followed_by_the_next_packet() {
     let mut plan = plans::edge();
     let mut node = node(&plan);
     let frame = outbound(address("198.18.9.9"), 1);
-    let vlan_of = |frame: &[u8]| if frame[12..14] == [0x81, 0] { u16::from_be_bytes([frame[14], frame[15]]) } else { 0 };
+    let vlan_of = |frame: &[u8]| {
+        if frame[12..14] == [0x81, 0] { u16::from_be_bytes([frame[14], frame[15]]) } else { 0 }
+    };
     for interface in [0, 1, 0] {
         let hop = ["192.0.2.1", "198.51.100.1"][interface];
         plan.gateways[0].static_routes[0].next_hops = vec![plans::via_interface(hop, interface as u16)];
@@ -172,7 +180,9 @@ fn a_segment_that_goes_takes_its_flows_along() {
 fn an_unrelated_change_costs_no_packet() {
     let mut plan = plans::edge();
     let mut node = node(&plan);
-    let frames: Vec<Vec<u8>> = (0..200).map(|port| inbound(["10.1.0.12", "10.1.0.13", "10.2.0.11"][port % 3], port as u16)).collect();
+    let frames: Vec<Vec<u8>> = (0..200)
+        .map(|port| inbound(["10.1.0.12", "10.1.0.13", "10.2.0.11"][port % 3], port as u16))
+        .collect();
     let before = node.receive(UPLINK, &frames);
     for number in 0..10 {
         if let Tier::Tier0 { interfaces, .. } = &mut plan.gateways[0].tier {

@@ -95,10 +95,19 @@ pub(crate) fn tcp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// An ICMP message of the family of the addresses, with its checksum.
-pub(crate) fn icmp(source: IpAddr, destination: IpAddr, kind: u8, code: u8, rest: [u8; 4], payload: &[u8]) -> Vec<u8> {
+pub(crate) fn icmp(
+    source: IpAddr,
+    destination: IpAddr,
+    kind: u8,
+    code: u8,
+    rest: [u8; 4],
+    payload: &[u8],
+) -> Vec<u8> {
     let mut message = [&[kind, code, 0, 0][..], &rest, payload].concat();
     let sum = match (source, destination) {
-        (IpAddr::V6(source), IpAddr::V6(destination)) => PseudoHeader::ipv6(source, destination).icmpv6(&message),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            PseudoHeader::ipv6(source, destination).icmpv6(&message)
+        }
         _ => checksum(&message),
     };
     message[2..4].copy_from_slice(&sum.to_be_bytes());

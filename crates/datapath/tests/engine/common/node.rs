@@ -27,7 +27,9 @@ pub(crate) fn port_mac(port: usize) -> MacAddr {
 /// Compiles a plan for ports with the addresses of [`port_mac`].
 pub(crate) fn compile(plan: &Plan, generation: u64) -> Arc<Snapshot> {
     let facts: Vec<PortFacts> = (0..plan.ports.len()).map(|port| PortFacts { mac: port_mac(port) }).collect();
-    Arc::new(Snapshot::compile(Arc::new(plan.clone()), &facts, generation, 0x5eed).expect("the plan compiles"))
+    Arc::new(
+        Snapshot::compile(Arc::new(plan.clone()), &facts, generation, 0x5eed).expect("the plan compiles"),
+    )
 }
 
 /// A buffer that remembers which packet of the batch it came in with; none for those that the engine allocated.

@@ -50,7 +50,14 @@ fn tep(name: &str, own: &str, gateway: &str, vlan: Option<u16>, mtu: u16) -> Tep
     Tep { name: name.into(), address: net(own), gateway, uplink: UplinkIndex(1), vlan, mtu }
 }
 
-fn segment(name: &str, vni: u32, encapsulation: Encapsulation, tep: u16, gateway: Option<u16>, addresses: &[&str]) -> Segment {
+fn segment(
+    name: &str,
+    vni: u32,
+    encapsulation: Encapsulation,
+    tep: u16,
+    gateway: Option<u16>,
+    addresses: &[&str],
+) -> Segment {
     Segment {
         name: name.into(),
         vni: Vni::new(vni).expect("a VNI"),
@@ -121,7 +128,14 @@ fn common(name: &str, role: Role) -> Plan {
     let mut segments = vec![
         segment("web", GENEVE_VNI, Encapsulation::Geneve, 0, Some(1), &["10.1.0.1/24", "2001:db8:1::1/64"]),
         segment("db", VXLAN_VNI, Encapsulation::Vxlan, 0, Some(2), &["10.2.0.1/24"]),
-        segment("dmz", VXLAN_VNI + 1, Encapsulation::Geneve, 1, Some(0), &["10.3.0.1/24", "2001:db8:3::1/64"]),
+        segment(
+            "dmz",
+            VXLAN_VNI + 1,
+            Encapsulation::Geneve,
+            1,
+            Some(0),
+            &["10.3.0.1/24", "2001:db8:3::1/64"],
+        ),
         segment("flat", VXLAN_VNI + 2, Encapsulation::Vxlan, 1, None, &[]),
     ];
     segments[0].remote_teps = vec![address("172.16.0.2"), address("172.17.0.3")];
@@ -156,7 +170,10 @@ fn common(name: &str, role: Role) -> Plan {
             huge_pages: HugePages::Auto,
         },
         ports: vec![port("fp-eth0"), port("fp-eth1"), port("vm-0"), port("vm-1")],
-        uplinks: vec![Uplink { name: "uplink-1".into(), port: UPLINK }, Uplink { name: "uplink-2".into(), port: FABRIC }],
+        uplinks: vec![
+            Uplink { name: "uplink-1".into(), port: UPLINK },
+            Uplink { name: "uplink-2".into(), port: FABRIC },
+        ],
         teps: vec![
             tep("tep-1", "172.16.0.1/24", "172.16.0.254", None, 1700),
             tep("tep-2", "2001:db8:16::1/64", "2001:db8:16::fe", Some(16), 1700),
@@ -179,7 +196,10 @@ pub(crate) fn edge() -> Plan {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
         tep: Some(TepIndex(0)),
-        service_routers: vec![service_router(0, "edge-1", "172.16.0.1"), service_router(1, "edge-2", "172.16.0.9")],
+        service_routers: vec![
+            service_router(0, "edge-1", "172.16.0.1"),
+            service_router(1, "edge-2", "172.16.0.9"),
+        ],
     };
     let behind_workload = NextHop { address: address("10.3.0.10"), via: Via::Segment(SegmentIndex(2)) };
     let static_routes = vec![
@@ -190,7 +210,11 @@ pub(crate) fn edge() -> Plan {
         route("2001:db8:dead::/48", vec![]),
     ];
     plan.gateways = vec![
-        Gateway { name: "t0".into(), tier: Tier::Tier0 { interfaces, transit: Some(transit) }, static_routes },
+        Gateway {
+            name: "t0".into(),
+            tier: Tier::Tier0 { interfaces, transit: Some(transit) },
+            static_routes,
+        },
         tier1(
             "t1-web",
             link(0, &["100.64.0.0/31", "2001:db8:64::/127"], &["100.64.0.1/31", "2001:db8:64::1/127"]),
@@ -233,7 +257,9 @@ pub(crate) fn neighbors(plan: &Plan) -> Vec<NeighborKey> {
     let mut hops = Vec::new();
     for gateway in &plan.gateways {
         let Tier::Tier0 { interfaces, transit } = &gateway.tier else { continue };
-        remotes.extend(transit.iter().flat_map(|transit| transit.service_routers.iter().map(|router| router.tep)));
+        remotes.extend(
+            transit.iter().flat_map(|transit| transit.service_routers.iter().map(|router| router.tep)),
+        );
         for (number, interface) in interfaces.iter().enumerate() {
             let place = (plan.uplinks[interface.uplink.index()].port.0, interface.vlan.map_or(0, u16::from));
             for address in &interface.addresses {
@@ -248,7 +274,9 @@ pub(crate) fn neighbors(plan: &Plan) -> Vec<NeighborKey> {
     }
     for tep in &plan.teps {
         let place = (plan.uplinks[tep.uplink.index()].port.0, tep.vlan.map_or(0, u16::from));
-        hops.extend(remotes.iter().filter(|remote| tep.address.contains(*remote)).map(|remote| (place, *remote)));
+        hops.extend(
+            remotes.iter().filter(|remote| tep.address.contains(*remote)).map(|remote| (place, *remote)),
+        );
         hops.extend(tep.gateway.map(|gateway| (place, gateway)));
     }
     keys.extend(hops);

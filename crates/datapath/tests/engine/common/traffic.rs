@@ -31,7 +31,8 @@ const STRANGER: MacAddr = MacAddr([0x02, 0xee, 0, 0, 0, 1]);
 
 impl<'a> Traffic<'a> {
     pub(crate) fn new(plan: &'a Plan) -> Self {
-        let mut all: Vec<IpAddr> = plan.workloads.iter().flat_map(|workload| workload.addresses.clone()).collect();
+        let mut all: Vec<IpAddr> =
+            plan.workloads.iter().flat_map(|workload| workload.addresses.clone()).collect();
         all.extend(plan.segments.iter().flat_map(|segment| &segment.gateway_addresses).map(|net| net.addr()));
         for gateway in &plan.gateways {
             match &gateway.tier {
@@ -44,18 +45,40 @@ impl<'a> Traffic<'a> {
                     all.extend(routers.flat_map(|router| router.addresses.clone()));
                 }
                 Tier::Tier1 { link } => {
-                    let ends = link.iter().flat_map(|link| link.tier0_addresses.iter().chain(&link.tier1_addresses));
+                    let ends =
+                        link.iter().flat_map(|link| link.tier0_addresses.iter().chain(&link.tier1_addresses));
                     all.extend(ends.map(|net| net.addr()));
                 }
             }
-            all.extend(gateway.static_routes.iter().map(|route| route.prefix.hosts().next().unwrap_or(route.prefix.addr())));
+            all.extend(
+                gateway
+                    .static_routes
+                    .iter()
+                    .map(|route| route.prefix.hosts().next().unwrap_or(route.prefix.addr())),
+            );
         }
         all.extend(plan.teps.iter().map(|tep| tep.address.addr()));
         // Nobody's: behind the default route, on a segment, broadcast, multicast, loopback, link-local, unspecified.
         let nobodys = [
-            "198.18.0.1", "10.1.0.200", "10.2.0.200", "10.1.0.255", "10.1.0.0", "255.255.255.255", "224.0.0.5",
-            "127.0.0.1", "169.254.9.9", "0.0.0.0", "0.1.2.3", "2001:db8:ffff::1", "2001:db8:1::200", "ff02::1",
-            "ff02::1:ff00:10", "::1", "fe80::1", "fe80::50:56ff:fe56:4452", "::",
+            "198.18.0.1",
+            "10.1.0.200",
+            "10.2.0.200",
+            "10.1.0.255",
+            "10.1.0.0",
+            "255.255.255.255",
+            "224.0.0.5",
+            "127.0.0.1",
+            "169.254.9.9",
+            "0.0.0.0",
+            "0.1.2.3",
+            "2001:db8:ffff::1",
+            "2001:db8:1::200",
+            "ff02::1",
+            "ff02::1:ff00:10",
+            "::1",
+            "fe80::1",
+            "fe80::50:56ff:fe56:4452",
+            "::",
         ];
         all.extend(nobodys.iter().map(|text| text.parse::<IpAddr>().expect("an address")));
         let (v4, v6) = all.into_iter().partition(IpAddr::is_ipv4);
@@ -77,9 +100,12 @@ impl<'a> Traffic<'a> {
     }
 
     fn from_workload(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
-        let locals: Vec<_> = self.plan.workloads.iter().filter(|w| matches!(w.location, Location::Port { .. })).collect();
+        let locals: Vec<_> =
+            self.plan.workloads.iter().filter(|w| matches!(w.location, Location::Port { .. })).collect();
         let Some(workload) = dice.pick(&locals) else { return self.from_uplink(dice) };
-        let Location::Port { port, vlan } = workload.location else { unreachable!("only local ones were kept") };
+        let Location::Port { port, vlan } = workload.location else {
+            unreachable!("only local ones were kept")
+        };
         let frame = self.by(&sender(workload, self.plan.router_mac), dice);
         (port, self.with_tag(frame, vlan.map_or(0, u16::from), dice))
     }
@@ -109,7 +135,8 @@ impl<'a> Traffic<'a> {
         places.extend(self.plan.teps.iter().map(|tep| (tep.uplink.index(), tep.vlan.map_or(0, u16::from))));
         let Some((uplink, vlan)) = dice.pick(&places) else { return (PortIndex(0), self.random(dice)) };
         let port = self.plan.uplinks[uplink].port;
-        let outside = ["198.18.0.1", "198.18.7.7", "2001:db8:ffff::1"].map(|text| text.parse().expect("an address"));
+        let outside =
+            ["198.18.0.1", "198.18.7.7", "2001:db8:ffff::1"].map(|text| text.parse().expect("an address"));
         let sender = Sender { mac: STRANGER, addresses: outside.to_vec(), router: port_mac(port.index()) };
         let frame = self.by(&sender, dice);
         (port, self.with_tag(frame, vlan, dice))
@@ -126,14 +153,18 @@ impl<'a> Traffic<'a> {
                 routers.extend(transit.service_routers.iter().map(|router| router.mac));
             }
         }
-        let (Some((vni, encapsulation, pinned, segment)), false) = (dice.pick(&ends), self.plan.teps.is_empty()) else {
+        let (Some((vni, encapsulation, pinned, segment)), false) =
+            (dice.pick(&ends), self.plan.teps.is_empty())
+        else {
             return self.from_uplink(dice);
         };
         let remote = self.plan.workloads.iter().filter(|w| segment == Some(w.segment.index()));
         let remote: Vec<_> = remote.filter(|w| matches!(w.location, Location::RemoteTep(_))).collect();
         let sender = match (dice.pick(&remote), segment) {
             (Some(workload), _) => sender(workload, self.plan.router_mac),
-            (None, Some(_)) => Sender { mac: STRANGER, addresses: self.some_addresses(dice), router: self.plan.router_mac },
+            (None, Some(_)) => {
+                Sender { mac: STRANGER, addresses: self.some_addresses(dice), router: self.plan.router_mac }
+            }
             (None, None) => {
                 let router = dice.pick(&routers).unwrap_or(self.plan.router_mac);
                 Sender { mac: self.plan.router_mac, addresses: self.some_addresses(dice), router }
@@ -161,7 +192,8 @@ impl<'a> Traffic<'a> {
         let geneve = (encapsulation == Encapsulation::Geneve) != dice.once_in(60);
         let vni = if dice.once_in(60) { vni + 7 } else { vni };
         let payload = if geneve {
-            let options = [&[][..], &[1, 2, 3, 0], &[1, 2, 3, 1, 9, 9, 9, 9], &[1, 2, 0x83, 0], &[1, 2, 3, 9]];
+            let options =
+                [&[][..], &[1, 2, 3, 0], &[1, 2, 3, 1, 9, 9, 9, 9], &[1, 2, 0x83, 0], &[1, 2, 3, 9]];
             let options = if dice.once_in(8) { options[dice.below(options.len())] } else { &[] };
             let flags = if dice.once_in(40) { [0x80, 0x40, 0x3f][dice.below(3)] } else { 0 };
             let protocol = if dice.once_in(60) { 0x0800 } else { 0x6558 };
@@ -171,7 +203,11 @@ impl<'a> Traffic<'a> {
             }
             payload
         } else {
-            bytes::vxlan(vni, if dice.once_in(40) { 0x10 } else { 0x08 | (dice.number() as u8 & 0xf0) }, inner)
+            bytes::vxlan(
+                vni,
+                if dice.once_in(40) { 0x10 } else { 0x08 | (dice.number() as u8 & 0xf0) },
+                inner,
+            )
         };
         let datagram = bytes::udp(0xc000 | dice.number(), if geneve { 6081 } else { 4789 }, &payload);
         let class = if dice.once_in(3) { dice.number() as u8 } else { 0 };
@@ -190,11 +226,17 @@ impl<'a> Traffic<'a> {
     fn remote_teps(&self, v4: bool) -> Vec<IpAddr> {
         let of_segments = self.plan.segments.iter().flat_map(|segment| segment.remote_teps.clone());
         let of_routers = self.plan.gateways.iter().flat_map(|gateway| match &gateway.tier {
-            Tier::Tier0 { transit: Some(transit), .. } => transit.service_routers.iter().map(|r| r.tep).collect(),
+            Tier::Tier0 { transit: Some(transit), .. } => {
+                transit.service_routers.iter().map(|r| r.tep).collect()
+            }
             _ => Vec::new(),
         });
         let mut all: Vec<IpAddr> = of_segments.chain(of_routers).filter(|tep| tep.is_ipv4() == v4).collect();
-        all.push(if v4 { Ipv4Addr::new(172, 31, 0, 1).into() } else { Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 9).into() });
+        all.push(if v4 {
+            Ipv4Addr::new(172, 31, 0, 1).into()
+        } else {
+            Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 9).into()
+        });
         all
     }
 
@@ -210,15 +252,27 @@ impl<'a> Traffic<'a> {
             15 => {
                 let ethertype = [0x88cc, 0x0050, 0x8847, 0x0801][dice.below(4)];
                 let length = dice.below(100);
-                return bytes::ethernet(self.destination_mac(sender, dice), sender.mac, ethertype, &vec![7; length]);
+                return bytes::ethernet(
+                    self.destination_mac(sender, dice),
+                    sender.mac,
+                    ethertype,
+                    &vec![7; length],
+                );
             }
             _ => {}
         }
         let v6 = dice.once_in(2);
-        let own = sender.addresses.iter().copied().filter(|address| address.is_ipv6() == v6).collect::<Vec<_>>();
+        let own =
+            sender.addresses.iter().copied().filter(|address| address.is_ipv6() == v6).collect::<Vec<_>>();
         let anybody = if v6 { &self.v6 } else { &self.v4 };
-        let source = if dice.once_in(12) { dice.pick(anybody) } else { dice.pick(&own).or_else(|| dice.pick(anybody)) };
-        let (Some(source), Some(destination)) = (source, dice.pick(anybody)) else { return self.random(dice) };
+        let source = if dice.once_in(12) {
+            dice.pick(anybody)
+        } else {
+            dice.pick(&own).or_else(|| dice.pick(anybody))
+        };
+        let (Some(source), Some(destination)) = (source, dice.pick(anybody)) else {
+            return self.random(dice);
+        };
         let header = IpHeader {
             ttl: [64, 1, 2, 3, 255, 0][dice.below(6)],
             class: if dice.once_in(3) { dice.number() as u8 } else { 0 },
@@ -245,7 +299,9 @@ impl<'a> Traffic<'a> {
         }
         let mut mtus = vec![576, 1280, 1500, 1450, 1430];
         mtus.extend(self.plan.segments.iter().map(|segment| usize::from(segment.mtu)));
-        mtus.extend(self.plan.teps.iter().flat_map(|tep| [50, 70].map(|overhead| usize::from(tep.mtu) - overhead)));
+        mtus.extend(
+            self.plan.teps.iter().flat_map(|tep| [50, 70].map(|overhead| usize::from(tep.mtu) - overhead)),
+        );
         for gateway in &self.plan.gateways {
             if let Tier::Tier0 { interfaces, .. } = &gateway.tier {
                 mtus.extend(interfaces.iter().map(|interface| usize::from(interface.mtu)));
@@ -303,7 +359,8 @@ impl<'a> Traffic<'a> {
             message[2] ^= 1;
         }
         let ttl = if dice.once_in(20) { 64 } else { 255 };
-        let packet = bytes::ip(&IpHeader { ttl, ..IpHeader::new(58) }, source.into(), destination.into(), &message);
+        let packet =
+            bytes::ip(&IpHeader { ttl, ..IpHeader::new(58) }, source.into(), destination.into(), &message);
         let mac = MacAddr([0x33, 0x33, 0xff, a, b, c]);
         let mac = if dice.once_in(4) { self.destination_mac(sender, dice) } else { mac };
         bytes::ethernet(mac, sender.mac, bytes::IPV6, &packet)
@@ -319,7 +376,13 @@ fn sender(workload: &sluice_intent::plan::Workload, router: MacAddr) -> Sender {
 }
 
 /// An IP packet with some upper-layer protocol in it.
-fn upper(header: IpHeader, source: IpAddr, destination: IpAddr, length: usize, dice: &mut Dice<'_>) -> Vec<u8> {
+fn upper(
+    header: IpHeader,
+    source: IpAddr,
+    destination: IpAddr,
+    length: usize,
+    dice: &mut Dice<'_>,
+) -> Vec<u8> {
     let v6 = source.is_ipv6();
     let payload = vec![0x5a; length];
     let (own, echo) = if v6 { (58, 128) } else { (1, 8) };
@@ -352,11 +415,24 @@ fn upper(header: IpHeader, source: IpAddr, destination: IpAddr, length: usize, d
 }
 
 /// Sometimes with options or extension headers.
-fn ip_with_extras(mut header: IpHeader, source: IpAddr, destination: IpAddr, payload: Vec<u8>, dice: &mut Dice<'_>) -> Vec<u8> {
+fn ip_with_extras(
+    mut header: IpHeader,
+    source: IpAddr,
+    destination: IpAddr,
+    payload: Vec<u8>,
+    dice: &mut Dice<'_>,
+) -> Vec<u8> {
     let mut payload = payload;
     if dice.once_in(12) {
         if source.is_ipv4() {
-            let options: [&[u8]; 6] = [&[1, 1, 1, 0], &[148, 4, 0, 0], &[131, 3, 4, 0], &[7, 1, 0, 0], &[7, 7, 4, 1], &[0, 9, 9, 9]];
+            let options: [&[u8]; 6] = [
+                &[1, 1, 1, 0],
+                &[148, 4, 0, 0],
+                &[131, 3, 4, 0],
+                &[7, 1, 0, 0],
+                &[7, 7, 4, 1],
+                &[0, 9, 9, 9],
+            ];
             header.options = options[dice.below(6)].to_vec();
         } else {
             for _ in 0..[1, 2, 9][dice.below(6) % 3] {

@@ -51,27 +51,33 @@ fn packets_are_sent_dropped_or_punted_and_counted_once() {
         damaged[24] ^= 1;
         frames.push(damaged);
         frames.push(bytes::on_vlan(inbound("10.1.0.12", number, 10), 77));
-        let question = bytes::arp(1, (STRANGER, [192, 0, 2, 1].into()), (MacAddr([0; 6]), [192, 0, 2, 2].into()));
+        let question =
+            bytes::arp(1, (STRANGER, [192, 0, 2, 1].into()), (MacAddr([0; 6]), [192, 0, 2, 2].into()));
         frames.push(bytes::ethernet(MacAddr([0xff; 6]), STRANGER, bytes::ARP, &question));
     }
     let (mut sent, mut punted, mut dropped) = (0, 0, 0);
     for _ in 0..3 {
         for done in node.receive(UPLINK, &frames) {
             assert_eq!(done.sent.len() + done.punted.len() + done.discarded.len(), 1, "{done:?}");
-            (sent, punted, dropped) = (sent + done.sent.len(), punted + done.punted.len(), dropped + done.discarded.len());
+            (sent, punted, dropped) =
+                (sent + done.sent.len(), punted + done.punted.len(), dropped + done.discarded.len());
         }
     }
     assert_eq!((sent, punted, dropped), (300, 300, 450));
     let counters = &node.counters;
     let counted_punts: u64 = counters.punts.iter().map(|counter| counter.get()).sum();
     assert_eq!((counters.received.get(), counted_punts), (1050, 300));
-    let expected = [(DropReason::BadChecksum, 150), (DropReason::UnknownVlan, 150), (DropReason::Blackhole, 150)];
+    let expected =
+        [(DropReason::BadChecksum, 150), (DropReason::UnknownVlan, 150), (DropReason::Blackhole, 150)];
     let mut drops = node.drops();
     drops.sort_unstable();
     assert_eq!(drops, expected);
     // Two packets of three of each forwarded flow are replayed; what parsing refused is never looked up.
     assert_eq!((counters.cache_hits.get(), counters.cache_misses.get()), (200, 550));
-    assert_eq!((counters.cache_insertions.get(), counters.cache_evictions.get(), counters.cache_skips.get()), (100, 0, 0));
+    assert_eq!(
+        (counters.cache_insertions.get(), counters.cache_evictions.get(), counters.cache_skips.get()),
+        (100, 0, 0)
+    );
     sweep(&mut node);
     assert_eq!((node.counters.cache_flows.get(), node.counters.rewrites.get()), (100, 2));
 }
@@ -79,7 +85,8 @@ fn packets_are_sent_dropped_or_punted_and_counted_once() {
 #[test]
 fn tunnels_count_what_went_through_them() {
     let mut node = node();
-    let frames: Vec<Vec<u8>> = (0..40).map(|number| inbound("10.1.0.12", number, usize::from(number))).collect();
+    let frames: Vec<Vec<u8>> =
+        (0..40).map(|number| inbound("10.1.0.12", number, usize::from(number))).collect();
     let mut bytes = 0;
     for _ in 0..5 {
         bytes += node.receive(UPLINK, &frames).iter().map(|done| done.sent[0].1.len() as u64).sum::<u64>();
@@ -88,7 +95,9 @@ fn tunnels_count_what_went_through_them() {
     let tunnels = node.engine.snapshot().tunnels().iter().zip(&node.logical.tunnels);
     let counted: Vec<_> = tunnels
         .filter(|(_, traffic)| traffic.packets.get() > 0)
-        .map(|(tunnel, traffic)| (tunnel.remote, u32::from(tunnel.vni), traffic.packets.get(), traffic.bytes.get()))
+        .map(|(tunnel, traffic)| {
+            (tunnel.remote, u32::from(tunnel.vni), traffic.packets.get(), traffic.bytes.get())
+        })
         .collect();
     assert_eq!(counted, [(address("172.16.0.2"), plans::GENEVE_VNI, 200, bytes)]);
 }
@@ -142,7 +151,8 @@ fn silent_flows_and_their_rewrites_are_forgotten() {
 fn icmp_errors_are_limited() {
     let mut node = node();
     let frames: Vec<Vec<u8>> = (0..2500).map(|number| inbound("10.1.0.200", number, 0)).collect();
-    let answered = |node: &mut Node| node.receive(UPLINK, &frames).iter().filter(|done| !done.sent.is_empty()).count();
+    let answered =
+        |node: &mut Node| node.receive(UPLINK, &frames).iter().filter(|done| !done.sent.is_empty()).count();
     assert_eq!(answered(&mut node), 1000, "a burst of a thousand");
     assert_eq!(answered(&mut node), 0);
     node.now = Timestamp::from_millis(100_100);

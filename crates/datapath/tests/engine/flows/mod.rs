@@ -33,7 +33,12 @@ fn outbound(packet: &[u8]) -> Vec<u8> {
 fn flow(number: u16, ttl: u8, payload: usize) -> Vec<u8> {
     let header = IpHeader { ttl, identification: number, ..IpHeader::new(17) };
     let destination = std::net::Ipv4Addr::from(0xc612_0000 + u32::from(number / 100)).into();
-    outbound(&bytes::ip(&header, address("10.1.0.10"), destination, &bytes::udp(1024 + number, 53, &vec![0; payload])))
+    outbound(&bytes::ip(
+        &header,
+        address("10.1.0.10"),
+        destination,
+        &bytes::udp(1024 + number, 53, &vec![0; payload]),
+    ))
 }
 
 fn way(done: &Done) -> u8 {
@@ -50,7 +55,12 @@ const PATTERNS: [fn(u16) -> Vec<u8>; 3] = [
     },
     |number| {
         let destination = std::net::Ipv4Addr::from(0xc612_0000 | u32::from(number) << 4).into();
-        outbound(&bytes::ip(&IpHeader::new(6), address("10.1.0.10"), destination, &bytes::tcp(5000, 443, &[])))
+        outbound(&bytes::ip(
+            &IpHeader::new(6),
+            address("10.1.0.10"),
+            destination,
+            &bytes::tcp(5000, 443, &[]),
+        ))
     },
 ];
 
@@ -87,9 +97,16 @@ fn outer_source_ports_are_even() {
     for pattern in 0..3 {
         let frames: Vec<Vec<u8>> = (0..FLOWS)
             .map(|number| {
-                let source = std::net::Ipv4Addr::from(0xc612_0000 + if pattern > 0 { u32::from(number) << (4 * (pattern - 1)) } else { 0 });
+                let source = std::net::Ipv4Addr::from(
+                    0xc612_0000 + if pattern > 0 { u32::from(number) << (4 * (pattern - 1)) } else { 0 },
+                );
                 let port = if pattern > 0 { 5000 } else { 1024 + number };
-                let packet = bytes::ip(&IpHeader::new(17), source.into(), address("10.1.0.12"), &bytes::udp(port, 53, &[]));
+                let packet = bytes::ip(
+                    &IpHeader::new(17),
+                    source.into(),
+                    address("10.1.0.12"),
+                    &bytes::udp(port, 53, &[]),
+                );
                 bytes::ethernet(port_mac(0), MacAddr([2, 0xee, 0, 0, 0, 1]), bytes::IPV4, &packet)
             })
             .collect();
@@ -101,7 +118,10 @@ fn outer_source_ports_are_even() {
                 counts[usize::from(port >> shift & 7)] += 1;
             }
             let most = counts.iter().max().copied().unwrap_or(0);
-            assert!(most < u32::from(FLOWS) / 8 * 11 / 10, "pattern {pattern}, bits from {shift} of the port: {counts:?}");
+            assert!(
+                most < u32::from(FLOWS) / 8 * 11 / 10,
+                "pattern {pattern}, bits from {shift} of the port: {counts:?}"
+            );
         }
     }
 }
@@ -111,7 +131,8 @@ fn every_packet_of_a_flow_goes_the_same_way() {
     let mut node = edge_with(8);
     let mut ways = HashMap::new();
     for round in 0..4u8 {
-        let frames: Vec<Vec<u8>> = (0..500).map(|number| flow(number, 64 - round, usize::from(round) * 100)).collect();
+        let frames: Vec<Vec<u8>> =
+            (0..500).map(|number| flow(number, 64 - round, usize::from(round) * 100)).collect();
         for (number, done) in node.receive(ACCESS, &frames).iter().enumerate() {
             assert_eq!(*ways.entry(number).or_insert(way(done)), way(done), "flow {number} in round {round}");
         }
@@ -127,7 +148,12 @@ fn fragments_go_the_way_of_the_first() {
         let destination = address(&format!("198.18.3.{host}"));
         let piece = |fragment, ports: u16| {
             let header = IpHeader { fragment, identification: 9, ..IpHeader::new(17) };
-            outbound(&bytes::ip(&header, address("10.1.0.10"), destination, &bytes::udp(ports, ports, &[0; 8])))
+            outbound(&bytes::ip(
+                &header,
+                address("10.1.0.10"),
+                destination,
+                &bytes::udp(ports, ports, &[0; 8]),
+            ))
         };
         let pieces = [piece(0x2000, 1), piece(0x2002, 0xffff), piece(0x0004, 77)];
         let ways: HashSet<u8> = node.receive(ACCESS, &pieces).iter().map(way).collect();

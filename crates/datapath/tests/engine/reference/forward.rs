@@ -50,8 +50,14 @@ impl Run<'_> {
             return Err(DropReason::NotForThisNode);
         }
         let frame = Frame::parse(&bytes, Some(own))?;
-        let arrived =
-            Arrived { ingress, entry: Entry::Port(port), frame, tagged: tag.is_some(), outer_class: None, raw: raw.to_vec() };
+        let arrived = Arrived {
+            ingress,
+            entry: Entry::Port(port),
+            frame,
+            tagged: tag.is_some(),
+            outer_class: None,
+            raw: raw.to_vec(),
+        };
         match ingress {
             Ingress::Uplink { interface, port, vlan } => self.from_uplink(arrived, interface, port, vlan),
             Ingress::Workload { segment, .. } => {
@@ -75,7 +81,8 @@ impl Run<'_> {
             plan.gateways.iter().enumerate().find_map(|(gateway, planned)| {
                 let Tier::Tier0 { interfaces, .. } = &planned.tier else { return None };
                 let number = interfaces.iter().position(|interface| {
-                    plan.uplinks[interface.uplink.index()].port == port && interface.vlan.map_or(0, u16::from) == vlan
+                    plan.uplinks[interface.uplink.index()].port == port
+                        && interface.vlan.map_or(0, u16::from) == vlan
                 })?;
                 Some(Ingress::Uplink { interface: Some((gateway, number)), port, vlan })
             })
@@ -126,7 +133,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn from_tunnel(&mut self, outer: &Arrived, ingress: Ingress, inner: &[u8], class: u8) -> Result<(), DropReason> {
+    fn from_tunnel(
+        &mut self,
+        outer: &Arrived,
+        ingress: Ingress,
+        inner: &[u8],
+        class: u8,
+    ) -> Result<(), DropReason> {
         let own = match ingress {
             Ingress::Transit { gateway } => self.own_service_router(gateway).map(|router| router.mac),
             _ => Some(self.plan.router_mac),
@@ -201,14 +214,18 @@ impl Run<'_> {
 
     fn workload_with(&self, segment: usize, mac: MacAddr) -> Option<Location> {
         let mut workloads = self.plan.workloads.iter();
-        workloads.find(|workload| workload.segment.index() == segment && workload.mac == mac).map(|workload| workload.location)
+        workloads
+            .find(|workload| workload.segment.index() == segment && workload.mac == mac)
+            .map(|workload| workload.location)
     }
 
     /// A copy to every local workload and every remote TEP of the segment; from a tunnel to local workloads only.
     fn replicate(&mut self, arrived: &Arrived, segment: usize) {
         let planned = &self.plan.segments[segment];
         let of_segment = self.plan.workloads.iter().filter(|workload| workload.segment.index() == segment);
-        let local = of_segment.map(|workload| workload.location).filter(|place| matches!(place, Location::Port { .. }));
+        let local = of_segment
+            .map(|workload| workload.location)
+            .filter(|place| matches!(place, Location::Port { .. }));
         let mut places: Vec<Location> = local.collect();
         if planned.replication == Replication::Source {
             places.extend(planned.remote_teps.iter().map(|tep| Location::RemoteTep(*tep)));
@@ -249,7 +266,8 @@ impl Run<'_> {
         match place {
             Location::Port { port, vlan } => {
                 let vlan = vlan.map_or(0, u16::from);
-                if matches!(arrived.ingress, Ingress::Workload { port: at, vlan: tag, .. } if (at, tag) == (port, vlan)) {
+                if matches!(arrived.ingress, Ingress::Workload { port: at, vlan: tag, .. } if (at, tag) == (port, vlan))
+                {
                     return Err(Unbridged::Drop(DropReason::Hairpin));
                 }
                 let frame = written(&payload, arrived.tagged || vlan != 0);
@@ -294,7 +312,9 @@ impl Run<'_> {
             Verdict::Leave(leaving) => self.forward(arrived, ip, &leaving),
             Verdict::Resolve(key) => self.punt(PuntKind::Resolve(key), arrived),
             Verdict::Deliver { gateway, arrival } => self.deliver(arrived, ip, Some(gateway), arrival),
-            Verdict::Refuse { error, reason, gateway, arrival } => self.refuse(arrived, ip, error, reason, gateway, &arrival),
+            Verdict::Refuse { error, reason, gateway, arrival } => {
+                self.refuse(arrived, ip, error, reason, gateway, &arrival)
+            }
             Verdict::Drop(reason) => self.drop(reason),
         }
     }
@@ -310,7 +330,8 @@ impl Run<'_> {
         };
         let entry = Entry::Gateway(sluice_intent::plan::GatewayIndex(gateway as u16));
         let Some(ip) = frame.ip.clone() else { unreachable!("gateways send IP") };
-        let arrived = Arrived { ingress: Ingress::Gateway, entry, frame, tagged: false, outer_class: None, raw };
+        let arrived =
+            Arrived { ingress: Ingress::Gateway, entry, frame, tagged: false, outer_class: None, raw };
         match self.route(&arrived, &ip, gateway, Vec::new()) {
             Verdict::Leave(leaving) => self.forward(&arrived, &ip, &leaving),
             Verdict::Resolve(key) => self.punt(PuntKind::Resolve(key), &arrived),
@@ -335,7 +356,8 @@ impl Run<'_> {
         let flow = arrived.frame.flow();
         for packet in self.fragments(packet, leaving.mtu) {
             let class = if ip.is_v6() { packet[0] << 4 | packet[1] >> 4 } else { packet[1] };
-            let frame = bytes::ethernet(leaving.destination, leaving.source, arrived.frame.ethertype, &packet);
+            let frame =
+                bytes::ethernet(leaving.destination, leaving.source, arrived.frame.ethertype, &packet);
             match &leaving.to {
                 To::Port(port, vlan) => self.send(*port, bytes::on_vlan(frame, *vlan), None),
                 To::Tunnel(tunnel, next) => self.encapsulate(tunnel, *next, &frame, class, &flow),

@@ -78,10 +78,22 @@ pub(crate) struct Outer {
 /// Where a packet entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ingress {
-    Workload { segment: usize, port: PortIndex, vlan: u16 },
-    Tunnel { segment: usize },
-    Transit { gateway: usize },
-    Uplink { interface: Option<(usize, usize)>, port: PortIndex, vlan: u16 },
+    Workload {
+        segment: usize,
+        port: PortIndex,
+        vlan: u16,
+    },
+    Tunnel {
+        segment: usize,
+    },
+    Transit {
+        gateway: usize,
+    },
+    Uplink {
+        interface: Option<(usize, usize)>,
+        port: PortIndex,
+        vlan: u16,
+    },
     /// The gateway itself sends it.
     Gateway,
     /// The segment's proxy sends it.
@@ -180,7 +192,12 @@ impl Run<'_> {
     /// One of `ways`, the same for all packets of the flow.
     fn choose<T: Clone>(&mut self, flow: &Flow, ways: &[T]) -> Option<T> {
         let count = ways.len();
-        let already = self.outcome.taken.iter().find(|(other, of, _)| (other, *of) == (flow, count)).map(|taken| taken.2);
+        let already = self
+            .outcome
+            .taken
+            .iter()
+            .find(|(other, of, _)| (other, *of) == (flow, count))
+            .map(|taken| taken.2);
         let known = already.or_else(|| self.reference.chosen.get(&(flow.clone(), count)).copied());
         let way = match (known, count) {
             (Some(way), _) => way,

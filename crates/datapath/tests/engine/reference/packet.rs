@@ -51,7 +51,8 @@ pub(super) struct Ip {
 impl Frame {
     /// Takes a frame apart that has no tag or whose tag was taken out. `own` is the MAC address that is routed.
     pub(super) fn parse(bytes: &[u8], own: Option<MacAddr>) -> Result<Self, DropReason> {
-        let header: [u8; 14] = bytes.get(..14).and_then(|header| header.try_into().ok()).ok_or(DropReason::Truncated)?;
+        let header: [u8; 14] =
+            bytes.get(..14).and_then(|header| header.try_into().ok()).ok_or(DropReason::Truncated)?;
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, high, low] = header;
         let destination = MacAddr([d0, d1, d2, d3, d4, d5]);
         let ethertype = u16::from_be_bytes([high, low]);
@@ -126,7 +127,8 @@ impl Ip {
             }
             ports = (word(bytes, header_length) as u16, word(bytes, header_length + 2) as u16);
         }
-        let address = |at: usize| Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]).into();
+        let address =
+            |at: usize| Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]).into();
         Ok(Self {
             source: address(12),
             destination: address(16),

@@ -92,7 +92,8 @@ impl Run<'_> {
             return Ok(None);
         }
         let v4 = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
-        let (asker, asker_address, target) = (MacAddr(packet[8..14].try_into().expect("6 bytes")), v4(14), v4(24));
+        let (asker, asker_address, target) =
+            (MacAddr(packet[8..14].try_into().expect("6 bytes")), v4(14), v4(24));
         match self.owner(arrived.ingress, segment, target.into(), asker_address.into()) {
             Owner::AskTheSegment => Ok(None),
             Owner::AnsweredElsewhere => Err(DropReason::Consumed),
@@ -104,11 +105,18 @@ impl Run<'_> {
     }
 
     /// RFC 4861 sections 7.1.1 and 7.2.4.
-    fn answer_solicitation(&self, arrived: &Arrived, ip: &Ip, segment: usize) -> Result<Option<Vec<u8>>, DropReason> {
+    fn answer_solicitation(
+        &self,
+        arrived: &Arrived,
+        ip: &Ip,
+        segment: usize,
+    ) -> Result<Option<Vec<u8>>, DropReason> {
         if ip.icmpv6 != Some(135) || ip.upper != 40 {
             return Ok(None);
         }
-        let (IpAddr::V6(source), IpAddr::V6(destination)) = (ip.source, ip.destination) else { return Ok(None) };
+        let (IpAddr::V6(source), IpAddr::V6(destination)) = (ip.source, ip.destination) else {
+            return Ok(None);
+        };
         let message = &arrived.frame.packet()[40..];
         let target = valid_solicitation(message, ip.ttl, source, destination).ok_or(DropReason::Malformed)?;
         let (mac, router) = match self.owner(arrived.ingress, segment, target.into(), source.into()) {
@@ -143,7 +151,11 @@ impl Run<'_> {
         if tunnel || asker == target {
             return Owner::AskTheSegment;
         }
-        let known = self.plan.workloads.iter().find(|w| w.segment.index() == segment && w.addresses.contains(&target));
+        let known = self
+            .plan
+            .workloads
+            .iter()
+            .find(|w| w.segment.index() == segment && w.addresses.contains(&target));
         let Some(known) = known else { return Owner::AskTheSegment };
         let itself = match (known.location, from) {
             (Location::Port { port, vlan }, Ingress::Workload { port: at, vlan: tag, .. }) => {
@@ -162,7 +174,12 @@ impl Run<'_> {
             }
             Ingress::Tunnel { segment } => match Frame::parse(frame, Some(self.plan.router_mac)) {
                 Ok(parsed) => {
-                    let reply = Arrived { ingress: Ingress::Proxy, frame: parsed, outer_class: None, ..arrived.clone() };
+                    let reply = Arrived {
+                        ingress: Ingress::Proxy,
+                        frame: parsed,
+                        outer_class: None,
+                        ..arrived.clone()
+                    };
                     self.send_on_segment(&reply, segment);
                 }
                 Err(reason) => self.drop(reason),
@@ -172,7 +189,13 @@ impl Run<'_> {
     }
 
     /// A packet for the node itself: `gateway` is the one that has the address; none for a TEP.
-    pub(super) fn deliver(&mut self, arrived: &Arrived, ip: &Ip, gateway: Option<usize>, arrival: Vec<IpAddr>) {
+    pub(super) fn deliver(
+        &mut self,
+        arrived: &Arrived,
+        ip: &Ip,
+        gateway: Option<usize>,
+        arrival: Vec<IpAddr>,
+    ) {
         if !is_deliverable(ip) {
             return self.drop(DropReason::MartianSource);
         }
@@ -187,7 +210,9 @@ impl Run<'_> {
                 let known = protocol == UDP || protocol == TCP;
                 let error = if known { IcmpError::PortUnreachable } else { IcmpError::ProtocolUnreachable };
                 match gateway {
-                    Some(gateway) => self.refuse(arrived, ip, error, DropReason::NoService, gateway, &arrival),
+                    Some(gateway) => {
+                        self.refuse(arrived, ip, error, DropReason::NoService, gateway, &arrival)
+                    }
                     None => self.drop(DropReason::NoService),
                 }
             }
@@ -206,12 +231,27 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn refuse_too_big(&mut self, arrived: &Arrived, ip: &Ip, mtu: u16, gateway: usize, arrival: &[IpAddr]) {
+    pub(super) fn refuse_too_big(
+        &mut self,
+        arrived: &Arrived,
+        ip: &Ip,
+        mtu: u16,
+        gateway: usize,
+        arrival: &[IpAddr],
+    ) {
         self.refuse(arrived, ip, IcmpError::TooBig(mtu), DropReason::TooBig, gateway, arrival);
     }
 
     /// Drops a packet and tells its sender, where that may be (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4 e).
-    pub(super) fn refuse(&mut self, arrived: &Arrived, ip: &Ip, error: IcmpError, reason: DropReason, gateway: usize, arrival: &[IpAddr]) {
+    pub(super) fn refuse(
+        &mut self,
+        arrived: &Arrived,
+        ip: &Ip,
+        error: IcmpError,
+        reason: DropReason,
+        gateway: usize,
+        arrival: &[IpAddr],
+    ) {
         self.drop(reason);
         let source = arrival.iter().find(|address| address.is_ipv6() == ip.is_v6());
         if let Some(source) = source
@@ -258,7 +298,12 @@ impl Run<'_> {
 }
 
 /// The target of a solicitation that RFC 4861 section 7.1.1 calls valid.
-fn valid_solicitation(message: &[u8], hop_limit: u8, source: Ipv6Addr, destination: Ipv6Addr) -> Option<Ipv6Addr> {
+fn valid_solicitation(
+    message: &[u8],
+    hop_limit: u8,
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+) -> Option<Ipv6Addr> {
     let octets: [u8; 16] = message.get(8..24)?.try_into().ok()?;
     let target = Ipv6Addr::from(octets);
     let mut options = &message[24..];
@@ -269,7 +314,8 @@ fn valid_solicitation(message: &[u8], hop_limit: u8, source: Ipv6Addr, destinati
         options = options.get(length..).filter(|_| length > 0)?;
     }
     let [.., a, b, c] = target.octets();
-    let solicited_node = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
+    let solicited_node =
+        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
     let detection = source.is_unspecified();
     let right = hop_limit == 255
         && message[1] == 0
@@ -284,7 +330,8 @@ fn echo_request(packet: &[u8], ip: &Ip) -> Option<bool> {
     let message = &packet[ip.upper..];
     match (ip.source, ip.destination) {
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let echo = ip.protocol == ICMPV6 && ip.upper == 40 && message.len() >= 8 && message[..2] == [128, 0];
+            let echo =
+                ip.protocol == ICMPV6 && ip.upper == 40 && message.len() >= 8 && message[..2] == [128, 0];
             echo.then(|| PseudoHeader::ipv6(source, destination).verify_icmpv6(message))
         }
         _ => {
@@ -319,7 +366,9 @@ fn echo_reply(packet: &[u8], ip: &Ip) -> Vec<u8> {
 
 fn may_be_told(arrived: &Arrived, ip: &Ip) -> bool {
     let unicast = |address: IpAddr| match address {
-        IpAddr::V4(v4) => !(v4.is_unspecified() || v4.is_loopback() || v4.is_multicast() || v4.is_broadcast()),
+        IpAddr::V4(v4) => {
+            !(v4.is_unspecified() || v4.is_loopback() || v4.is_multicast() || v4.is_broadcast())
+        }
         IpAddr::V6(v6) => !(v6.is_unspecified() || v6.is_loopback() || v6.is_multicast()),
     };
     if arrived.frame.destination.is_multicast() || !unicast(ip.source) || !unicast(ip.destination) {

@@ -144,8 +144,12 @@ impl Run<'_> {
             Tier::Tier1 { link: Some(link) } => {
                 let up = Target::Gateway(link.tier0.index(), addresses_of(&link.tier0_addresses));
                 routes.extend(all.map(|prefix| (prefix, Rank::Default, up.clone())));
-                routes.extend(link.tier0_addresses.iter().map(|net| (host(net.addr()), Rank::Linked, up.clone())));
-                routes.extend(link.tier1_addresses.iter().map(|net| (host(net.addr()), Rank::Own, Target::Local)));
+                routes.extend(
+                    link.tier0_addresses.iter().map(|net| (host(net.addr()), Rank::Linked, up.clone())),
+                );
+                routes.extend(
+                    link.tier1_addresses.iter().map(|net| (host(net.addr()), Rank::Own, Target::Local)),
+                );
             }
             Tier::Tier1 { link: None } => {}
         }
@@ -170,12 +174,16 @@ impl Run<'_> {
             }
             let down = Target::Gateway(number, addresses_of(&link.tier1_addresses));
             let segments = self.plan.segments.iter();
-            let segments = segments.filter(|segment| segment.gateway.map(|index| index.index()) == Some(number));
+            let segments =
+                segments.filter(|segment| segment.gateway.map(|index| index.index()) == Some(number));
             for subnet in segments.flat_map(|segment| &segment.gateway_addresses) {
                 routes.push((subnet.trunc(), Rank::Linked, down.clone()));
             }
-            routes.extend(link.tier1_addresses.iter().map(|net| (net.addr().into(), Rank::Linked, down.clone())));
-            routes.extend(link.tier0_addresses.iter().map(|net| (net.addr().into(), Rank::Own, Target::Local)));
+            routes.extend(
+                link.tier1_addresses.iter().map(|net| (net.addr().into(), Rank::Linked, down.clone())),
+            );
+            routes
+                .extend(link.tier0_addresses.iter().map(|net| (net.addr().into(), Rank::Own, Target::Local)));
         }
     }
 
@@ -183,11 +191,19 @@ impl Run<'_> {
     fn lookup(&self, gateway: usize, destination: IpAddr) -> Option<(IpNet, Target)> {
         let routes = self.routes(gateway);
         let covering = routes.into_iter().filter(|(prefix, ..)| prefix.contains(&destination));
-        covering.max_by_key(|(prefix, rank, _)| (prefix.prefix_len(), *rank)).map(|(prefix, _, target)| (prefix, target))
+        covering
+            .max_by_key(|(prefix, rank, _)| (prefix.prefix_len(), *rank))
+            .map(|(prefix, _, target)| (prefix, target))
     }
 
     /// Routes a packet that arrived at a gateway's interface with addresses `arrival`.
-    pub(super) fn route(&mut self, arrived: &Arrived, ip: &Ip, gateway: usize, arrival: Vec<IpAddr>) -> Verdict {
+    pub(super) fn route(
+        &mut self,
+        arrived: &Arrived,
+        ip: &Ip,
+        gateway: usize,
+        arrival: Vec<IpAddr>,
+    ) -> Verdict {
         let own = arrived.ingress == Ingress::Gateway;
         let link_local_source = ip.is_v6() && is_link_local(ip.source);
         if !own && (is_martian_source(ip.source) || link_local_source) {
@@ -205,7 +221,8 @@ impl Run<'_> {
                 return Verdict::Deliver { gateway, arrival };
             }
             // Gateways may have IPv4 link-local addresses between them, which are reached by their own routes only.
-            let exact = route.as_ref().is_some_and(|(prefix, _)| prefix.prefix_len() == prefix.max_prefix_len());
+            let exact =
+                route.as_ref().is_some_and(|(prefix, _)| prefix.prefix_len() == prefix.max_prefix_len());
             if link_local && !exact {
                 return Verdict::Drop(DropReason::MartianDestination);
             }
@@ -225,16 +242,28 @@ impl Run<'_> {
         Verdict::Drop(DropReason::RoutingLoop)
     }
 
-    fn leave(&mut self, arrived: &Arrived, ip: &Ip, target: Option<Target>, hops: u8, gateway: usize, arrival: Vec<IpAddr>) -> Verdict {
+    fn leave(
+        &mut self,
+        arrived: &Arrived,
+        ip: &Ip,
+        target: Option<Target>,
+        hops: u8,
+        gateway: usize,
+        arrival: Vec<IpAddr>,
+    ) -> Verdict {
         let flow = arrived.frame.flow();
         let refused = |error, reason| Verdict::Refuse { error, reason, gateway, arrival: arrival.clone() };
         let leaving = |mtu, destination, source, to| {
             Verdict::Leave(Leaving { hops, gateway, arrival: arrival.clone(), mtu, destination, source, to })
         };
         let (hop, via) = match target {
-            None | Some(Target::Local | Target::Gateway(..)) => return refused(IcmpError::NoRoute, DropReason::NoRoute),
+            None | Some(Target::Local | Target::Gateway(..)) => {
+                return refused(IcmpError::NoRoute, DropReason::NoRoute);
+            }
             Some(Target::Blackhole) => return Verdict::Drop(DropReason::Blackhole),
-            Some(Target::Segment(segment)) => (ip.destination, Via::Segment(sluice_intent::plan::SegmentIndex(segment as u16))),
+            Some(Target::Segment(segment)) => {
+                (ip.destination, Via::Segment(sluice_intent::plan::SegmentIndex(segment as u16)))
+            }
             Some(Target::Interface(number)) => (ip.destination, Via::Interface(number as u16)),
             Some(Target::NextHops(hops)) => match self.choose(&flow, &hops) {
                 Some(hop) => (hop.address, hop.via),
@@ -246,7 +275,9 @@ impl Run<'_> {
                 };
                 return match self.neighbor(&tunnel.next_hop) {
                     None => Verdict::Resolve(tunnel.next_hop),
-                    Some(next) => leaving(tunnel.inner_mtu(), mac, self.plan.router_mac, To::Tunnel(tunnel, next)),
+                    Some(next) => {
+                        leaving(tunnel.inner_mtu(), mac, self.plan.router_mac, To::Tunnel(tunnel, next))
+                    }
                 };
             }
         };
@@ -260,12 +291,18 @@ impl Run<'_> {
                 let vlan = interface.vlan.map_or(0, u16::from);
                 let key = NeighborKey { port, vlan, address: hop };
                 let Some(mac) = self.neighbor(&key) else { return Verdict::Resolve(key) };
-                leaving(usize::from(interface.mtu), mac, self.reference.macs[port.index()], To::Port(port, vlan))
+                leaving(
+                    usize::from(interface.mtu),
+                    mac,
+                    self.reference.macs[port.index()],
+                    To::Port(port, vlan),
+                )
             }
             Via::Segment(segment) => {
                 let planned = &self.plan.segments[segment.index()];
                 let mtu = usize::from(planned.mtu);
-                let workload = self.plan.workloads.iter().find(|w| w.segment == segment && w.addresses.contains(&hop));
+                let workload =
+                    self.plan.workloads.iter().find(|w| w.segment == segment && w.addresses.contains(&hop));
                 let unknown = || refused(IcmpError::HostUnreachable, DropReason::UnknownWorkload);
                 let Some(workload) = workload else { return unknown() };
                 match workload.location {
@@ -274,10 +311,18 @@ impl Run<'_> {
                         leaving(mtu, workload.mac, self.plan.router_mac, to)
                     }
                     sluice_intent::plan::Location::RemoteTep(remote) => {
-                        let tunnel = self.tunnel(planned.vni.into(), planned.encapsulation, planned.tep, remote);
+                        let tunnel =
+                            self.tunnel(planned.vni.into(), planned.encapsulation, planned.tep, remote);
                         let Some(tunnel) = tunnel else { return unknown() };
-                        let Some(next) = self.neighbor(&tunnel.next_hop) else { return Verdict::Resolve(tunnel.next_hop) };
-                        leaving(mtu.min(tunnel.inner_mtu()), workload.mac, self.plan.router_mac, To::Tunnel(tunnel, next))
+                        let Some(next) = self.neighbor(&tunnel.next_hop) else {
+                            return Verdict::Resolve(tunnel.next_hop);
+                        };
+                        leaving(
+                            mtu.min(tunnel.inner_mtu()),
+                            workload.mac,
+                            self.plan.router_mac,
+                            To::Tunnel(tunnel, next),
+                        )
                     }
                 }
             }

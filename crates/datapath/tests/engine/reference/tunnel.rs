@@ -38,7 +38,13 @@ impl Tunnel {
 
 impl Run<'_> {
     /// The tunnel of a VNI to a remote TEP: through the pinned TEP, or the first of the right family.
-    pub(super) fn tunnel(&self, vni: u32, encapsulation: Encapsulation, pinned: Option<TepIndex>, remote: IpAddr) -> Option<Tunnel> {
+    pub(super) fn tunnel(
+        &self,
+        vni: u32,
+        encapsulation: Encapsulation,
+        pinned: Option<TepIndex>,
+        remote: IpAddr,
+    ) -> Option<Tunnel> {
         let fits = |tep: &&sluice_intent::plan::Tep| tep.address.addr().is_ipv4() == remote.is_ipv4();
         let pinned = pinned.map(|tep| &self.plan.teps[tep.index()]).filter(fits);
         let tep = pinned.or_else(|| self.plan.teps.iter().find(fits))?;
@@ -58,7 +64,14 @@ impl Run<'_> {
     }
 
     /// Sends an inner frame through a tunnel whose next hop has this MAC address.
-    pub(super) fn encapsulate(&mut self, tunnel: &Tunnel, next_hop: MacAddr, inner: &[u8], class: u8, flow: &Flow) {
+    pub(super) fn encapsulate(
+        &mut self,
+        tunnel: &Tunnel,
+        next_hop: MacAddr,
+        inner: &[u8],
+        class: u8,
+        flow: &Flow,
+    ) {
         let (udp_port, payload) = match tunnel.encapsulation {
             Encapsulation::Geneve => (GENEVE_PORT, bytes::geneve(tunnel.vni, 0, 0x6558, &[], inner)),
             Encapsulation::Vxlan => (VXLAN_PORT, bytes::vxlan(tunnel.vni, 0x08, inner)),
@@ -88,9 +101,12 @@ impl Run<'_> {
             return false;
         }
         let of_segment = self.plan.segments.iter().any(|segment| segment.remote_teps.contains(&address));
-        let of_workload = self.plan.workloads.iter().any(|workload| workload.location == Location::RemoteTep(address));
+        let of_workload =
+            self.plan.workloads.iter().any(|workload| workload.location == Location::RemoteTep(address));
         let of_router = self.plan.gateways.iter().any(|gateway| match &gateway.tier {
-            Tier::Tier0 { transit: Some(transit), .. } => transit.service_routers.iter().any(|router| router.tep == address),
+            Tier::Tier0 { transit: Some(transit), .. } => {
+                transit.service_routers.iter().any(|router| router.tep == address)
+            }
             _ => false,
         });
         of_segment || of_workload || of_router
@@ -102,7 +118,11 @@ impl Run<'_> {
     }
 
     /// The place where a tunnel ends that a packet came through, the inner frame, and the outer traffic class. None for what is no tunnel packet.
-    pub(super) fn decapsulate(&self, ip: &Ip, packet: &[u8]) -> Option<Result<(Ingress, Vec<u8>, u8), DropReason>> {
+    pub(super) fn decapsulate(
+        &self,
+        ip: &Ip,
+        packet: &[u8],
+    ) -> Option<Result<(Ingress, Vec<u8>, u8), DropReason>> {
         if ip.protocol != 17 || ip.many_extensions {
             return None;
         }

@@ -49,7 +49,8 @@ fn from_physical_network(packet: &[u8]) -> Vec<u8> {
 fn from_remote(inner: &[u8], outer_class: u8) -> Vec<u8> {
     let payload = bytes::geneve(plans::GENEVE_VNI, 0, 0x6558, &[], inner);
     let header = IpHeader { class: outer_class, ..IpHeader::new(17) };
-    let outer = bytes::ip(&header, address("172.16.0.2"), address("172.16.0.1"), &bytes::udp(50_000, 6081, &payload));
+    let outer =
+        bytes::ip(&header, address("172.16.0.2"), address("172.16.0.1"), &bytes::udp(50_000, 6081, &payload));
     bytes::ethernet(port_mac(1), STRANGER, bytes::IPV4, &outer)
 }
 
@@ -92,7 +93,12 @@ fn a_checksum_after_the_time_to_live_is_the_one_that_computing_it_gives() {
         }
         let done = node.receive_one(ACCESS, &from_workload(&packet));
         let sent = &done.sent[0].1[18..];
-        let right = bytes::ip(&IpHeader { ttl: 61, ..header }, address("10.1.0.10"), address("10.2.0.10"), &bytes::udp(1, 2, &[]));
+        let right = bytes::ip(
+            &IpHeader { ttl: 61, ..header },
+            address("10.1.0.10"),
+            address("10.2.0.10"),
+            &bytes::udp(1, 2, &[]),
+        );
         assert_eq!((sent, &right[10..12]), (&right[..], &[0, 0][..]));
         return;
     }
@@ -129,7 +135,11 @@ fn congestion_that_cannot_be_carried_on_drops_the_packet_before_anything_else() 
     }
     let broadcast = [&[0xff; 6][..], &remote_packet(IpHeader::new(17), "10.1.0.11", 0)[6..]].concat();
     dropped(&node.receive_one(FABRIC, &from_remote(&broadcast, 3)), DropReason::CongestionUnmarkable);
-    assert_eq!(node.counters.drops(DropReason::CongestionUnmarkable), 16, "once for each packet, not for each copy");
+    assert_eq!(
+        node.counters.drops(DropReason::CongestionUnmarkable),
+        16,
+        "once for each packet, not for each copy"
+    );
 }
 
 /// RFC 1812 section 5.2.1.2: the time to live comes before the length.
@@ -138,7 +148,8 @@ fn a_long_packet_that_does_not_live_is_told_of_its_time() {
     let mut node = edge();
     for fragment in [0, 0x4000] {
         let header = IpHeader { ttl: 1, fragment, ..IpHeader::new(17) };
-        let packet = bytes::ip(&header, address("10.1.0.10"), address("10.2.0.10"), &bytes::udp(1, 2, &[0; 1450]));
+        let packet =
+            bytes::ip(&header, address("10.1.0.10"), address("10.2.0.10"), &bytes::udp(1, 2, &[0; 1450]));
         assert_eq!(icmp(&node.receive_one(ACCESS, &from_workload(&packet))), (11, 0));
     }
 }
@@ -147,14 +158,20 @@ fn a_long_packet_that_does_not_live_is_told_of_its_time() {
 #[test]
 fn time_runs_out_in_the_first_gateway_whatever_is_behind_it() {
     let mut node = edge();
-    let sources = |done: &Done| IpAddr::from(<[u8; 4]>::try_from(&done.sent[0].1[IP + 12..IP + 16]).expect("four bytes"));
+    let sources = |done: &Done| {
+        IpAddr::from(<[u8; 4]>::try_from(&done.sent[0].1[IP + 12..IP + 16]).expect("four bytes"))
+    };
     // The tier-0's own address, no such workload, a next hop that is not resolved.
     for destination in ["192.0.2.2", "10.3.0.200", "192.0.2.99"] {
         let done = node.receive_one(ACCESS, &from_workload(&echo("10.1.0.10", destination, 1, [0; 4], &[1])));
         assert_eq!((icmp(&done), sources(&done)), ((11, 0), address("10.1.0.1")), "{destination}");
     }
     let done = node.receive_one(ACCESS, &from_workload(&echo("10.1.0.10", "192.0.2.99", 2, [0; 4], &[1])));
-    assert_eq!((icmp(&done), sources(&done)), ((11, 0), address("100.64.0.0")), "the tier-0's end of the link");
+    assert_eq!(
+        (icmp(&done), sources(&done)),
+        ((11, 0), address("100.64.0.0")),
+        "the tier-0's end of the link"
+    );
     let done = node.receive_one(ACCESS, &from_workload(&echo("10.1.0.10", "192.0.2.99", 3, [0; 4], &[1])));
     assert!(matches!(done.punted[0].0.kind, PuntKind::Resolve(_)));
 }
@@ -163,10 +180,12 @@ fn time_runs_out_in_the_first_gateway_whatever_is_behind_it() {
 #[test]
 fn the_service_router_answers_on_its_link_local_address() {
     let mut node = edge();
-    let done = node.receive_one(UPLINK, &from_physical_network(&echo("192.0.2.1", "169.254.0.1", 64, [0; 4], &[1])));
+    let done =
+        node.receive_one(UPLINK, &from_physical_network(&echo("192.0.2.1", "169.254.0.1", 64, [0; 4], &[1])));
     assert_eq!(icmp(&done), (0, 0));
     for other in ["169.254.0.2", "169.254.77.1"] {
-        let done = node.receive_one(UPLINK, &from_physical_network(&echo("192.0.2.1", other, 64, [0; 4], &[1])));
+        let done =
+            node.receive_one(UPLINK, &from_physical_network(&echo("192.0.2.1", other, 64, [0; 4], &[1])));
         dropped(&done, DropReason::MartianDestination);
     }
 }
@@ -176,13 +195,20 @@ fn the_service_router_answers_on_its_link_local_address() {
 fn impossible_sources_are_not_answered() {
     let mut node = edge();
     for source in ["0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255"] {
-        let to_gateway = node.receive_one(ACCESS, &from_workload(&echo(source, "10.1.0.1", 64, [0; 4], &[1])));
+        let to_gateway =
+            node.receive_one(ACCESS, &from_workload(&echo(source, "10.1.0.1", 64, [0; 4], &[1])));
         dropped(&to_gateway, DropReason::MartianSource);
-        let to_tep = bytes::ethernet(port_mac(1), STRANGER, bytes::IPV4, &echo(source, "172.16.0.1", 64, [0; 4], &[1]));
+        let to_tep = bytes::ethernet(
+            port_mac(1),
+            STRANGER,
+            bytes::IPV4,
+            &echo(source, "172.16.0.1", 64, [0; 4], &[1]),
+        );
         dropped(&node.receive_one(FABRIC, &to_tep), DropReason::MartianSource);
     }
     for source in ["::", "::1", "ff02::1"] {
-        let done = node.receive_one(ACCESS, &from_workload(&echo(source, GATEWAY_LINK_LOCAL, 64, [0; 4], &[1])));
+        let done =
+            node.receive_one(ACCESS, &from_workload(&echo(source, GATEWAY_LINK_LOCAL, 64, [0; 4], &[1])));
         dropped(&done, DropReason::MartianSource);
     }
 }
@@ -204,7 +230,8 @@ fn invalid_solicitations_are_not_answered() {
     let link_layer = [&[1, 1][..], &workload_mac(0).octets()].concat();
     let solicitation = |source: &str, destination: &str, options: &[u8]| {
         let (source, destination) = (address(source), address(destination));
-        let message = bytes::icmp(source, destination, 135, 0, [0; 4], &bytes::neighbor_body(target, options));
+        let message =
+            bytes::icmp(source, destination, 135, 0, [0; 4], &bytes::neighbor_body(target, options));
         let packet = bytes::ip(&IpHeader { ttl: 255, ..IpHeader::new(58) }, source, destination, &message);
         bytes::ethernet(MacAddr([0x33, 0x33, 0xff, 0, 0, 1]), workload_mac(0), bytes::IPV6, &packet)
     };
@@ -228,13 +255,19 @@ fn fragments_of_tunnel_packets_are_refused() {
     let mut node = edge();
     let v4 = |mac| {
         let header = IpHeader { fragment: 0x2000, ..IpHeader::new(17) };
-        let packet = bytes::ip(&header, address("172.16.0.2"), address("172.16.0.1"), &bytes::udp(50_000, 6081, &[0; 64]));
+        let packet = bytes::ip(
+            &header,
+            address("172.16.0.2"),
+            address("172.16.0.1"),
+            &bytes::udp(50_000, 6081, &[0; 64]),
+        );
         bytes::ethernet(mac, STRANGER, bytes::IPV4, &packet)
     };
     dropped(&node.receive_one(FABRIC, &v4(port_mac(1))), DropReason::OuterFragment);
     dropped(&node.receive_one(FABRIC, &v4(STRANGER)), DropReason::NotForThisNode);
     let extension = [&[17, 0, 0, 1, 0, 0, 0, 9][..], &bytes::udp(50_000, 6081, &[0; 64])].concat();
-    let packet = bytes::ip(&IpHeader::new(44), address("2001:db8:16::2"), address("2001:db8:16::1"), &extension);
+    let packet =
+        bytes::ip(&IpHeader::new(44), address("2001:db8:16::2"), address("2001:db8:16::1"), &extension);
     let frame = bytes::on_vlan(bytes::ethernet(port_mac(1), STRANGER, bytes::IPV6, &packet), 16);
     dropped(&node.receive_one(FABRIC, &frame), DropReason::OuterFragment);
 }
@@ -246,7 +279,8 @@ fn a_tunnel_over_ipv6_ends_here_with_and_without_a_tag() {
         let inner = bytes::ethernet(workload_mac(6), workload_mac(7), 0x88cc, &[1; 50]);
         let payload = bytes::geneve(plans::VXLAN_VNI + 1, 0, 0x6558, &[], &inner);
         let outer = bytes::udp(50_000, 6081, &payload);
-        let packet = bytes::ip(&IpHeader::new(17), address("2001:db8:16::2"), address("2001:db8:16::1"), &outer);
+        let packet =
+            bytes::ip(&IpHeader::new(17), address("2001:db8:16::2"), address("2001:db8:16::1"), &outer);
         let frame = bytes::on_vlan(bytes::ethernet(port_mac(1), STRANGER, bytes::IPV6, &packet), vlan);
         assert_eq!(node(&plan).receive_one(FABRIC, &frame).sent, [(ACCESS_2, inner)]);
     }
@@ -256,7 +290,8 @@ fn a_tunnel_over_ipv6_ends_here_with_and_without_a_tag() {
 #[test]
 fn a_frame_to_the_zero_address_is_not_routed() {
     let mut node = edge();
-    let packet = bytes::ip(&IpHeader::new(17), address("198.18.0.1"), address("10.1.0.10"), &bytes::udp(1, 2, &[]));
+    let packet =
+        bytes::ip(&IpHeader::new(17), address("198.18.0.1"), address("10.1.0.10"), &bytes::udp(1, 2, &[]));
     let frame = bytes::ethernet(MacAddr([0; 6]), STRANGER, bytes::IPV4, &packet);
     dropped(&node.receive_one(UPLINK, &frame), DropReason::NotForThisNode);
 }
@@ -267,9 +302,11 @@ fn padding_does_not_make_a_tunnel_packet_too_long() {
     let mut node = edge();
     let room = 1700 - 20 - 8 - 8 - 14;
     for (length, passes) in [(room, true), (room + 1, false)] {
-        let mut payload = bytes::ip(&IpHeader::new(17), address("10.1.0.10"), address("10.1.0.12"), &bytes::udp(1, 2, &[]));
+        let mut payload =
+            bytes::ip(&IpHeader::new(17), address("10.1.0.10"), address("10.1.0.12"), &bytes::udp(1, 2, &[]));
         payload.resize(length, 0);
-        let done = node.receive_one(ACCESS, &bytes::ethernet(workload_mac(2), workload_mac(0), bytes::IPV4, &payload));
+        let done = node
+            .receive_one(ACCESS, &bytes::ethernet(workload_mac(2), workload_mac(0), bytes::IPV4, &payload));
         if passes {
             assert_eq!(done.sent[0].1.len(), 14 + 1700);
             assert_eq!(done.sent[0].1[INNER + 14..], payload);

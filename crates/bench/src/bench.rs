@@ -1,0 +1,103 @@
+//! What both benches have in common: set-up, the generator's own ceiling, progress.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use crate::command::CommonArguments;
+use crate::error::{BenchError, Result, While};
+use crate::machine::{Conditions, HugePages, Realtime, check_cores, load_average, processor};
+use crate::measure::{Case, Measuring, median};
+use crate::process::Interrupt;
+use crate::subject::{Echo, Setting, Subject};
+
+/// Default length of a trial, milliseconds: short enough that the kernel lets a real-time thread have its core for all of it.
+const TRIAL_MS: u64 = 300;
+/// Default trials of a case.
+const REPEAT: u16 = 5;
+
+/// A bench that is set up.
+pub(crate) struct Bench {
+    pub(crate) setting: Setting,
+    pub(crate) measuring: Measuring,
+    pub(crate) repeat: usize,
+    load_before: f64,
+    // Given back when the processes have ended.
+    _folder: TempDir,
+    _huge_pages: Option<HugePages>,
+}
+
+impl Bench {
+    /// Checks the arguments, makes a folder and reserves `mebibytes` of huge pages where that is allowed.
+    pub(crate) fn new(arguments: &CommonArguments, mebibytes: u64, quick: bool) -> Result<Self> {
+        let &[generator_core, core] = &arguments.cores[..] else {
+            return Err(BenchError::Core { core: arguments.cores.first().copied().unwrap_or(0) });
+        };
+        let cores = [generator_core, core];
+        check_cores(cores)?;
+        let interrupt = Interrupt::watch()?;
+        let folder = tempfile::Builder::new().prefix("sluice-bench-").tempdir().during(|| "creating a folder".into())?;
+        let setting = Setting {
+            folder: folder.path().to_owned(),
+            cores,
+            huge_pages: !arguments.no_huge_pages,
+            zero_copy: arguments.zero_copy,
+            generator: arguments.generator.clone(),
+            sluiced: arguments.sluiced.clone(),
+            interrupt,
+        };
+        let (trial_ms, repeat) = if quick { (150, 2) } else { (TRIAL_MS, REPEAT) };
+        let measuring = Measuring {
+            trial_ms: arguments.trial_ms.unwrap_or(trial_ms),
+            realtime: Realtime::new(!arguments.no_realtime),
+        };
+        Ok(Self {
+            setting,
+            measuring,
+            repeat: usize::from(arguments.repeat.unwrap_or(repeat)),
+            load_before: load_average(),
+            _folder: folder,
+            _huge_pages: (!arguments.no_huge_pages).then(|| HugePages::reserve(mebibytes)),
+        })
+    }
+
+    /// What the generator and the links reach with an echo, packets a second, one number for each case.
+    pub(crate) fn ceilings(&self, cases: &[Case], progress: &ProgressBar) -> Result<Vec<f64>> {
+        let mut echo = Echo::start(&self.setting)?;
+        let mut ceilings = Vec::new();
+        for case in cases {
+            progress.set_message(format!("ceiling {case}"));
+            let samples = (0..self.repeat.min(3)).map(|_| self.measuring.sample(&mut echo, case));
+            let rates: Vec<f64> =
+                samples.map(|sample| Ok(sample?.result.packets_per_second())).collect::<Result<_>>()?;
+            ceilings.push(median(rates).unwrap_or(0.0));
+            progress.inc(1);
+        }
+        Ok(ceilings)
+    }
+
+    /// What the results depend on, at the end of the bench.
+    pub(crate) fn conditions(&self, subject: &mut dyn Subject, repeat: usize) -> Conditions {
+        Conditions {
+            processor: processor(),
+            cycles_per_second: subject.generator().cycles_per_second(),
+            cores: self.setting.cores,
+            load_average: [self.load_before, load_average()],
+            memory: subject.generator().memory().to_owned(),
+            realtime: self.measuring.realtime.is_on(),
+            trial_ms: self.measuring.trial_ms,
+            repeat,
+        }
+    }
+}
+
+/// A progress bar on standard error, which does not show where that is no terminal.
+pub(crate) fn progress(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}

@@ -1,0 +1,78 @@
+//! `sluice bench forward`: one node, every case.
+
+use std::process::ExitCode;
+
+use crate::bench::{Bench, progress};
+use crate::command::ForwardArguments;
+use crate::error::Result;
+use crate::measure::{Case, Directions, Sample};
+use crate::report::{ForwardReport, Row, forward_table};
+use crate::subject::{Node, Subject, node_document};
+use crate::traffic::Family;
+
+/// Memory of the processes in huge pages, MiB: the node and at most two generators.
+const MEBIBYTES: u64 = 256 + 2 * 64;
+/// Share of the highest rate at which nothing should be lost.
+const CHECK: f64 = 0.8;
+const SIZES: [u16; 6] = [64, 128, 256, 512, 1024, 1500];
+const QUICK_SIZES: [u16; 3] = [64, 512, 1500];
+
+/// Runs the bench and prints its result.
+pub(crate) fn run(arguments: &ForwardArguments) -> Result<ExitCode> {
+    if arguments.show_document {
+        let core = arguments.common.cores.last().copied().unwrap_or(1);
+        let socket = std::path::Path::new("/run/sluice/bench.sock");
+        print!("{}", node_document(socket, core, !arguments.common.no_huge_pages, arguments.common.zero_copy)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let bench = Bench::new(&arguments.common, MEBIBYTES, arguments.quick)?;
+    let report = measure(&bench, &cases(arguments))?;
+    if arguments.common.json {
+        println!("{:#}", serde_json::json!(report));
+    } else {
+        print!("{}", forward_table(&report));
+    }
+    Ok(if report.rows.iter().all(|row| row.wrong == 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn measure(bench: &Bench, cases: &[Case]) -> Result<ForwardReport> {
+    let progress = progress(2 * cases.len());
+    let ceilings = bench.ceilings(cases, &progress)?;
+    let mut node = Node::start(&bench.setting)?;
+    let mut rows = Vec::new();
+    for (case, ceiling) in cases.iter().zip(ceilings) {
+        progress.set_message(case.to_string());
+        let trials = (0..bench.repeat).map(|_| bench.measuring.sample(&mut node, case));
+        let samples: Vec<Sample> = trials.collect::<Result<_>>()?;
+        let row = Row::new(case, node.name(), &samples, Some(ceiling / 1e6));
+        let rate = row.mpps * 1e6 * CHECK;
+        let check = bench.measuring.at_rate(&mut node, case, rate)?;
+        rows.push(row.with_check(rate, &check));
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let drops = node.drops()?;
+    Ok(ForwardReport { conditions: bench.conditions(&mut node, bench.repeat), rows, drops })
+}
+
+fn cases(arguments: &ForwardArguments) -> Vec<Case> {
+    let or = |given: &[u16], otherwise: &[u16]| if given.is_empty() { otherwise.to_vec() } else { given.to_vec() };
+    let sizes = or(&arguments.sizes, if arguments.quick { &QUICK_SIZES } else { &SIZES });
+    let families = match &arguments.families[..] {
+        [] if arguments.quick => vec![Family::Ipv4],
+        [] => vec![Family::Ipv4, Family::Ipv6],
+        given => given.to_vec(),
+    };
+    let directions = match &arguments.directions[..] {
+        [] => vec![Directions::Encap, Directions::Decap, Directions::Both],
+        given => given.to_vec(),
+    };
+    let mut cases = Vec::new();
+    for family in families {
+        for directions in &directions {
+            let case = |size: &u16| Case { directions: *directions, family, size: usize::from(*size) };
+            cases.extend(sizes.iter().map(case));
+        }
+    }
+    cases
+}

@@ -1,0 +1,76 @@
+use super::*;
+use crate::message::{StreamCounts, TrialResult};
+use crate::subject::Counters;
+use crate::traffic::Direction;
+
+const CASE: Case = Case { directions: Directions::Encap, family: Family::Ipv4, size: 64 };
+
+fn sample(packets: u64, cycles: u64, busy: f64) -> Sample {
+    let counts = StreamCounts {
+        sent: packets,
+        received: packets - 10,
+        received_while_sending: packets - 10,
+        compared: 5,
+        ..StreamCounts::new(Direction::Encap)
+    };
+    Sample {
+        result: TrialResult { sending_ns: 1_000_000, streams: vec![counts], foreign: 0, neighbor_requests: 0, interrupted: false },
+        counters: Counters { packets, busy_cycles: packets * cycles, cache: Some((packets - 1, 1)) },
+        busy,
+    }
+}
+
+fn conditions_of_a_test() -> Conditions {
+    Conditions {
+        processor: "a processor".into(),
+        cycles_per_second: 2_000_000_000,
+        cores: [0, 1],
+        load_average: [0.5, 1.25],
+        memory: "ordinary pages".into(),
+        realtime: false,
+        trial_ms: 250,
+        repeat: 3,
+    }
+}
+
+#[test]
+fn a_row_shows_medians() {
+    let row = Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0), sample(4_010, 260, 1.0), sample(9_010, 190, 0.99)], Some(20.0));
+    assert_eq!((row.mpps, row.cycles_per_packet, row.cycles_range), (5.0, Some(200.0), Some([190.0, 260.0])));
+    assert!((row.gbps - 5.0 * 64.0 * 8.0 / 1e3).abs() < 1e-9);
+    assert_eq!((row.compared, row.wrong, row.limited_by_generator), (15, 0, false));
+    let json = serde_json::to_value(PeerRow::from(&row)).unwrap();
+    assert_eq!(json, serde_json::json!({"case": "encap IPv4 64", "device": "sluice", "mpps": 5.0, "cycles_per_packet": 200.0}));
+}
+
+#[test]
+fn a_core_that_waits_or_a_near_ceiling_means_the_generator_is_the_limit() {
+    assert!(Row::new(&CASE, "sluice", &[sample(5_010, 200, 0.7)], Some(20.0)).limited_by_generator);
+    assert!(Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0)], Some(5.4)).limited_by_generator);
+    assert!(!Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0)], Some(5.6)).limited_by_generator);
+}
+
+#[test]
+fn the_ratio_is_to_open_vswitch_in_the_same_case() {
+    let ours = Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0)], None);
+    let theirs = Row::new(&CASE, "ovs-dpdk", &[sample(5_010, 400, 1.0)], None);
+    let other = Row::new(&Case { size: 128, ..CASE }, "sluice", &[sample(5_010, 100, 1.0)], None);
+    let rows = [ours, theirs, other];
+    assert_eq!(rows.iter().map(|row| ratio(row, &rows)).collect::<Vec<_>>(), [Some(0.5), None, None]);
+    let text = peers_table(&conditions_of_a_test(), &rows);
+    assert!(text.contains("0.50") && text.contains("ordinary scheduler"), "{text}");
+}
+
+#[test]
+fn the_table_names_what_must_not_happen() {
+    let mut row = Row::new(&CASE, "sluice", &[sample(5_010, 200, 0.5)], Some(20.0)).with_check(4e6, &sample(1_000_000, 200, 0.8));
+    row.wrong = 2;
+    let report = ForwardReport { conditions: conditions_of_a_test(), rows: vec![row], drops: vec![("no-route".into(), 3)] };
+    let text = forward_table(&report);
+    for part in ["encap IPv4 64", "5.00 *", "limited by the generator", "1.0e-3 %", "sluice encap IPv4 64: 2 frames were wrong", "no-route 3"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["rows"][0]["check_mpps"], 4.0);
+    assert_eq!(json["conditions"]["repeat"], 3);
+}

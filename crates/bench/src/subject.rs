@@ -1,0 +1,152 @@
+//! What is measured: a node, Open vSwitch, or an echo, each with a generator of its own at the other end of its ports.
+
+mod echo;
+mod node;
+mod open_vswitch;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) use echo::Echo;
+pub(crate) use node::{Node, document as node_document};
+pub(crate) use open_vswitch::OpenVswitch;
+
+use crate::error::Result;
+use crate::generator::Generator;
+use crate::process::{Interrupt, find};
+use crate::traffic::Expected;
+
+/// How long links may take to come up.
+const LINKS_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a bench gives to everything that it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// Folder for sockets, documents and logs; a subject makes one of its own in it.
+    pub(crate) folder: PathBuf,
+    /// Core of the generator, core of what is measured.
+    pub(crate) cores: [u16; 2],
+    /// Whether huge pages may be used.
+    pub(crate) huge_pages: bool,
+    /// Whether clients lend their packet memory instead of copying.
+    pub(crate) zero_copy: bool,
+    pub(crate) generator: Option<PathBuf>,
+    pub(crate) sluiced: Option<PathBuf>,
+    pub(crate) interrupt: Interrupt,
+}
+
+impl Setting {
+    /// A folder for one subject.
+    fn folder_of(&self, subject: &str) -> Result<PathBuf> {
+        use crate::error::While;
+        let folder = self.folder.join(subject);
+        std::fs::create_dir_all(&folder).during(|| format!("creating {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// Starts a traffic generator that is the server of the links on `socket`.
+    fn start_traffic(&self, folder: &Path, socket: &Path, receive_queues: u16) -> Result<Generator> {
+        let program = self.generator_program()?;
+        Generator::start("sluice-generator", &program, folder, &self.interrupt, |command| {
+            command.arg("traffic").arg("--socket").arg(socket);
+            command.args(["--core", &self.cores[0].to_string()]);
+            command.args(["--receive-queues", &receive_queues.to_string()]).args(self.pages());
+        })
+    }
+
+    fn generator_program(&self) -> Result<PathBuf> {
+        find(
+            "sluice-generator",
+            self.generator.as_deref(),
+            "build it with `cargo build --release -p sluice-generator`, or name it with --generator",
+        )
+    }
+
+    fn pages(&self) -> [&'static str; 2] {
+        ["--huge-pages", if self.huge_pages { "auto" } else { "off" }]
+    }
+}
+
+/// What a subject has counted, since some moment in the past.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counters {
+    /// Packets received.
+    pub(crate) packets: u64,
+    /// Cycles of polls that found packets.
+    pub(crate) busy_cycles: u64,
+    /// Packets whose decision was cached, and those that had to be decided; `None` for a subject without a cache.
+    pub(crate) cache: Option<(u64, u64)>,
+}
+
+impl Counters {
+    /// What was counted since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let cache = match (self.cache, before.cache) {
+            (Some(now), Some(then)) => Some((now.0.saturating_sub(then.0), now.1.saturating_sub(then.1))),
+            _ => None,
+        };
+        Self {
+            packets: self.packets.saturating_sub(before.packets),
+            busy_cycles: self.busy_cycles.saturating_sub(before.busy_cycles),
+            cache,
+        }
+    }
+
+    /// Busy cycles a packet; `None` without packets.
+    pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
+        (self.packets > 0).then(|| self.busy_cycles as f64 / self.packets as f64)
+    }
+
+    /// Hits of all packets, 0 to 1; `None` without a cache or packets.
+    pub(crate) fn hit_rate(&self) -> Option<f64> {
+        let (hits, misses) = self.cache?;
+        (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+    }
+}
+
+/// Something between the two links of a generator.
+pub(crate) trait Subject {
+    /// Its name in tables and files.
+    fn name(&self) -> &'static str;
+
+    /// The generator at the other end.
+    fn generator(&mut self) -> &mut Generator;
+
+    /// How frames come back.
+    fn expected(&self) -> Expected {
+        Expected::Routed
+    }
+
+    /// What it has counted.
+    fn counters(&mut self) -> Result<Counters>;
+
+    /// Packets dropped since the start by reason, where it tells.
+    fn drops(&mut self) -> Result<Vec<(String, u64)>> {
+        Ok(Vec::new())
+    }
+
+    /// The thread that forwards.
+    fn forwarding_thread(&self) -> Option<u32>;
+
+    /// Takes it off its core while others are measured.
+    fn pause(&self);
+
+    /// Lets it go on.
+    fn resume(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_and_hits_are_of_the_time_between_two_readings() {
+        let before = Counters { packets: 100, busy_cycles: 50_000, cache: Some((90, 10)) };
+        let after = Counters { packets: 1_100, busy_cycles: 250_000, cache: Some((1_080, 20)) };
+        let between = after.since(&before);
+        assert_eq!(between.cycles_per_packet(), Some(200.0));
+        assert_eq!(between.hit_rate(), Some(0.99));
+        let nothing = after.since(&after);
+        assert_eq!((nothing.cycles_per_packet(), nothing.hit_rate()), (None, None));
+    }
+}

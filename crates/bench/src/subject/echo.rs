@@ -1,0 +1,65 @@
+//! An echo: a second generator process that forwards frames unread, and so shows what generator and links can do.
+
+use super::{Counters, LINKS_LIMIT, Setting, Subject};
+use crate::error::Result;
+use crate::generator::Generator;
+use crate::traffic::Expected;
+
+/// The echo and its generator.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    echo: Generator,
+    generator: Generator,
+}
+
+impl Echo {
+    /// Starts both.
+    pub(crate) fn start(setting: &Setting) -> Result<Self> {
+        let folder = setting.folder_of("echo")?;
+        let socket = folder.join("memif.sock");
+        let mut generator = setting.start_traffic(&folder, &socket, 1)?;
+        let program = setting.generator_program()?;
+        let echo = Generator::start("sluice-echo", &program, &folder, &setting.interrupt, |command| {
+            command.arg("echo").arg("--socket").arg(&socket);
+            command.args(["--core", &setting.cores[1].to_string()]).args(setting.pages());
+            if setting.zero_copy {
+                command.arg("--zero-copy");
+            }
+        })?;
+        generator.wait_for_links(LINKS_LIMIT)?;
+        Ok(Self { echo, generator })
+    }
+}
+
+impl Subject for Echo {
+    fn name(&self) -> &'static str {
+        "echo"
+    }
+
+    fn generator(&mut self) -> &mut Generator {
+        &mut self.generator
+    }
+
+    fn expected(&self) -> Expected {
+        Expected::Unchanged
+    }
+
+    fn counters(&mut self) -> Result<Counters> {
+        let forwarded = self.echo.forwarded()?;
+        Ok(Counters { packets: forwarded.packets, busy_cycles: forwarded.busy_cycles, cache: None })
+    }
+
+    fn forwarding_thread(&self) -> Option<u32> {
+        Some(self.echo.process().pid())
+    }
+
+    fn pause(&self) {
+        self.echo.process().pause();
+        self.generator.process().pause();
+    }
+
+    fn resume(&self) {
+        self.echo.process().resume();
+        self.generator.process().resume();
+    }
+}
