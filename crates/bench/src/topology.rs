@@ -59,7 +59,7 @@ pub fn workload_ipv4(workload: u16) -> Ipv4Addr {
 
 /// IPv6 address of a workload, counted from 0.
 pub fn workload_ipv6(workload: u16) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 20, 0, 0, 0, 0, 0x10 + workload)
+    Ipv6Addr::new(0x2001, 0xdb8, 0x20, 0, 0, 0, 0, 0x10 + workload)
 }
 
 /// IPv4 address behind the tester, counted from 0, in the range for benchmarks (RFC 2544 appendix C.2.2).

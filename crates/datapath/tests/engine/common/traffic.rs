@@ -90,19 +90,19 @@ impl<'a> Traffic<'a> {
     /// A frame and the port that it comes in at.
     pub(crate) fn frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
         let (port, frame) = match dice.below(4) {
-            0 => self.from_workload(dice),
-            1 => self.from_uplink(dice),
-            2 => self.from_tunnel(dice),
-            _ if self.plan.uplinks.is_empty() || dice.once_in(2) => self.from_workload(dice),
-            _ => self.from_tunnel(dice),
+            0 => self.workload_frame(dice),
+            1 => self.uplink_frame(dice),
+            2 => self.tunnel_frame(dice),
+            _ if self.plan.uplinks.is_empty() || dice.once_in(2) => self.workload_frame(dice),
+            _ => self.tunnel_frame(dice),
         };
         (port, broken(frame, dice))
     }
 
-    fn from_workload(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
+    fn workload_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
         let locals: Vec<_> =
             self.plan.workloads.iter().filter(|w| matches!(w.location, Location::Port { .. })).collect();
-        let Some(workload) = dice.pick(&locals) else { return self.from_uplink(dice) };
+        let Some(workload) = dice.pick(&locals) else { return self.uplink_frame(dice) };
         let Location::Port { port, vlan } = workload.location else {
             unreachable!("only local ones were kept")
         };
@@ -125,7 +125,7 @@ impl<'a> Traffic<'a> {
     }
 
     /// From the physical network: to a gateway's interface, or to the port of TEPs.
-    fn from_uplink(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
+    fn uplink_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
         let mut places: Vec<(usize, u16)> = Vec::new();
         for gateway in &self.plan.gateways {
             if let Tier::Tier0 { interfaces, .. } = &gateway.tier {
@@ -142,7 +142,7 @@ impl<'a> Traffic<'a> {
         (port, self.with_tag(frame, vlan, dice))
     }
 
-    fn from_tunnel(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
+    fn tunnel_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
         let mut ends: Vec<(u32, Encapsulation, Option<TepIndex>, Option<usize>)> = Vec::new();
         let numbered = self.plan.segments.iter().enumerate();
         ends.extend(numbered.map(|(number, s)| (s.vni.into(), s.encapsulation, s.tep, Some(number))));
@@ -156,7 +156,7 @@ impl<'a> Traffic<'a> {
         let (Some((vni, encapsulation, pinned, segment)), false) =
             (dice.pick(&ends), self.plan.teps.is_empty())
         else {
-            return self.from_uplink(dice);
+            return self.uplink_frame(dice);
         };
         let remote = self.plan.workloads.iter().filter(|w| segment == Some(w.segment.index()));
         let remote: Vec<_> = remote.filter(|w| matches!(w.location, Location::RemoteTep(_))).collect();

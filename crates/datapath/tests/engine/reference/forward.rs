@@ -59,9 +59,9 @@ impl Run<'_> {
             raw: raw.to_vec(),
         };
         match ingress {
-            Ingress::Uplink { interface, port, vlan } => self.from_uplink(arrived, interface, port, vlan),
+            Ingress::Uplink { interface, port, vlan } => self.enter_uplink(arrived, interface, port, vlan),
             Ingress::Workload { segment, .. } => {
-                self.from_segment(&arrived, segment);
+                self.enter_segment(&arrived, segment);
                 Ok(())
             }
             _ => unreachable!("ports have workloads and uplinks only"),
@@ -96,7 +96,7 @@ impl Run<'_> {
         of_workload.or_else(of_interface).or_else(of_tep)
     }
 
-    fn from_uplink(
+    fn enter_uplink(
         &mut self,
         arrived: Arrived,
         interface: Option<(usize, usize)>,
@@ -109,7 +109,7 @@ impl Run<'_> {
             && let Some(inner) = self.decapsulate(ip, arrived.frame.packet())
         {
             let (ingress, inner, class) = inner?;
-            return self.from_tunnel(&arrived, ingress, &inner, class);
+            return self.leave_tunnel(&arrived, ingress, &inner, class);
         }
         if is_neighbor_protocol(&arrived.frame) {
             let kind = if ip.is_some() { PuntKind::NeighborDiscovery } else { PuntKind::Arp };
@@ -133,7 +133,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn from_tunnel(
+    fn leave_tunnel(
         &mut self,
         outer: &Arrived,
         ingress: Ingress,
@@ -167,14 +167,14 @@ impl Run<'_> {
                 let arrival = self.own_service_router(gateway).map(|router| router.addresses.clone());
                 self.through_gateways(&arrived, &ip, gateway, arrival.unwrap_or_default());
             }
-            Ingress::Tunnel { segment } => self.from_segment(&arrived, segment),
+            Ingress::Tunnel { segment } => self.enter_segment(&arrived, segment),
             _ => unreachable!("tunnels end in segments"),
         }
         Ok(())
     }
 
     /// A frame on a segment.
-    fn from_segment(&mut self, arrived: &Arrived, segment: usize) {
+    fn enter_segment(&mut self, arrived: &Arrived, segment: usize) {
         if is_neighbor_protocol(&arrived.frame) {
             return self.segment_neighbor(arrived, segment);
         }

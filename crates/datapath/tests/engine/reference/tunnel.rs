@@ -14,6 +14,9 @@ use crate::common::bytes;
 const GENEVE_PORT: u16 = 6081;
 const VXLAN_PORT: u16 = 4789;
 
+/// Where a tunnel ends, the inner frame, and the outer traffic class.
+pub(super) type Decapsulated = (Ingress, Vec<u8>, u8);
+
 /// A way to a remote TEP.
 #[derive(Clone, Debug)]
 pub(super) struct Tunnel {
@@ -117,12 +120,8 @@ impl Run<'_> {
         self.is_local_tep(ip.destination, port, vlan)
     }
 
-    /// The place where a tunnel ends that a packet came through, the inner frame, and the outer traffic class. None for what is no tunnel packet.
-    pub(super) fn decapsulate(
-        &self,
-        ip: &Ip,
-        packet: &[u8],
-    ) -> Option<Result<(Ingress, Vec<u8>, u8), DropReason>> {
+    /// What a packet to a TEP of this node carries; none for what is no tunnel packet.
+    pub(super) fn decapsulate(&self, ip: &Ip, packet: &[u8]) -> Option<Result<Decapsulated, DropReason>> {
         if ip.protocol != 17 || ip.many_extensions {
             return None;
         }
