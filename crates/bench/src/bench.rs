@@ -37,7 +37,10 @@ impl Bench {
         let cores = [generator_core, core];
         check_cores(cores)?;
         let interrupt = Interrupt::watch()?;
-        let folder = tempfile::Builder::new().prefix("sluice-bench-").tempdir().during(|| "creating a folder".into())?;
+        let folder = tempfile::Builder::new()
+            .prefix("sluice-bench-")
+            .tempdir()
+            .during(|| "creating a folder".into())?;
         let setting = Setting {
             folder: folder.path().to_owned(),
             cores,

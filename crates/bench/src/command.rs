@@ -64,7 +64,7 @@ pub(crate) struct PeersArguments {
 #[derive(Args, Debug)]
 pub(crate) struct CommonArguments {
     /// Core of the generator, core of what is measured.
-    #[arg(long, value_delimiter = ',', num_args = 2, default_values_t = [0u16, 1])]
+    #[arg(long, value_delimiter = ',', default_values_t = [0u16, 1])]
     pub(crate) cores: Vec<u16>,
     /// Milliseconds of each trial [default: 300].
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000))]

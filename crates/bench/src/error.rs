@@ -43,7 +43,9 @@ pub enum BenchError {
     #[error(transparent)]
     Traffic(#[from] crate::traffic::TrafficError),
     /// Too few cores.
-    #[error("core {core} cannot be used: the bench needs one core for the generator and another for what it measures; name two with --cores")]
+    #[error(
+        "core {core} cannot be used: the bench needs one core for the generator and another for what it measures; name two with --cores"
+    )]
     Core {
         /// The core.
         core: u16,

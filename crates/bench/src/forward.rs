@@ -22,7 +22,10 @@ pub(crate) fn run(arguments: &ForwardArguments) -> Result<ExitCode> {
     if arguments.show_document {
         let core = arguments.common.cores.last().copied().unwrap_or(1);
         let socket = std::path::Path::new("/run/sluice/bench.sock");
-        print!("{}", node_document(socket, core, !arguments.common.no_huge_pages, arguments.common.zero_copy)?);
+        print!(
+            "{}",
+            node_document(socket, core, !arguments.common.no_huge_pages, arguments.common.zero_copy)?
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let bench = Bench::new(&arguments.common, MEBIBYTES, arguments.quick)?;
@@ -56,7 +59,8 @@ fn measure(bench: &Bench, cases: &[Case]) -> Result<ForwardReport> {
 }
 
 fn cases(arguments: &ForwardArguments) -> Vec<Case> {
-    let or = |given: &[u16], otherwise: &[u16]| if given.is_empty() { otherwise.to_vec() } else { given.to_vec() };
+    let or =
+        |given: &[u16], otherwise: &[u16]| if given.is_empty() { otherwise.to_vec() } else { given.to_vec() };
     let sizes = or(&arguments.sizes, if arguments.quick { &QUICK_SIZES } else { &SIZES });
     let families = match &arguments.families[..] {
         [] if arguments.quick => vec![Family::Ipv4],

@@ -107,7 +107,9 @@ impl Generator {
     }
 
     fn order(&mut self, command: &Command, expected: Duration) -> Result<Answer> {
-        let mut line = serde_json::to_string(command).map_err(std::io::Error::from).during(|| "writing an order".into())?;
+        let mut line = serde_json::to_string(command)
+            .map_err(std::io::Error::from)
+            .during(|| "writing an order".into())?;
         line.push('\n');
         if self.input.write_all(line.as_bytes()).is_err() {
             return Err(self.process.failed("it has ended"));

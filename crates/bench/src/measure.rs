@@ -107,7 +107,12 @@ impl Measuring {
     }
 
     /// One trial at a given rate, all directions together.
-    pub(crate) fn at_rate(&self, subject: &mut dyn Subject, case: &Case, packets_per_second: f64) -> Result<Sample> {
+    pub(crate) fn at_rate(
+        &self,
+        subject: &mut dyn Subject,
+        case: &Case,
+        packets_per_second: f64,
+    ) -> Result<Sample> {
         let streams = case.directions.streams().len() as f64;
         let order = case.order(subject, Some((packets_per_second / streams) as u64), self.trial_ms);
         self.run(subject, &order)

@@ -102,10 +102,12 @@ pub struct StreamCounts {
     pub received_bytes: u64,
     /// Frames that came back once more.
     pub duplicates: u64,
-    /// Frames that came back behind later ones.
+    /// Frames that came back behind later ones of their flow.
     pub reordered: u64,
     /// Frames so late that they cannot be told from duplicates; they count as lost.
     pub too_late: u64,
+    /// Frames of an earlier trial, which came when the wire was thought to be quiet; they were lost then.
+    pub stale: u64,
     /// Frames compared with what they should be.
     pub compared: u64,
     /// Frames among those that were not what they should be.
@@ -124,6 +126,7 @@ impl StreamCounts {
             duplicates: 0,
             reordered: 0,
             too_late: 0,
+            stale: 0,
             compared: 0,
             wrong: 0,
         }
@@ -179,7 +182,10 @@ mod tests {
         };
         TrialResult {
             sending_ns: 500_000_000,
-            streams: vec![counts(Direction::Encap, 1_000, 990, 900), counts(Direction::Decap, 3_000, 3_000, 2_600)],
+            streams: vec![
+                counts(Direction::Encap, 1_000, 990, 900),
+                counts(Direction::Decap, 3_000, 3_000, 2_600),
+            ],
             foreign: 2,
             neighbor_requests: 1,
             interrupted: false,
@@ -212,7 +218,8 @@ mod tests {
             packets_per_second: Some(1_000),
             duration_ms: 250,
         };
-        for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded] {
+        for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded]
+        {
             let line = serde_json::to_string(&command).unwrap();
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Command>(&line).unwrap(), command);

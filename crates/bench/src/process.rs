@@ -28,7 +28,8 @@ impl Interrupt {
     pub(crate) fn watch() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&flag)).during(|| "watching for signals".into())?;
+            signal_hook::flag::register(signal, Arc::clone(&flag))
+                .during(|| "watching for signals".into())?;
         }
         Ok(Self(flag))
     }
@@ -47,7 +48,8 @@ pub(crate) fn find(name: &'static str, given: Option<&Path>, remedy: &'static st
     let running = std::env::current_exe().during(|| "looking for the running program".into())?;
     let folders: Vec<PathBuf> = running.ancestors().skip(1).take(2).map(Path::to_owned).collect();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let candidates = folders.iter().cloned().chain(std::env::split_paths(&path)).map(|folder| folder.join(name));
+    let candidates =
+        folders.iter().cloned().chain(std::env::split_paths(&path)).map(|folder| folder.join(name));
     let found = candidates.into_iter().find(|candidate| candidate.is_file());
     found.ok_or_else(|| BenchError::NoProgram {
         name,

@@ -51,7 +51,7 @@ pub(crate) struct Row {
     pub(crate) wrong: u64,
     /// Frames that came back more than once.
     pub(crate) duplicates: u64,
-    /// Frames that overtook others.
+    /// Frames that came back behind later ones of their flow.
     pub(crate) reordered: u64,
     /// Frames of nobody.
     pub(crate) foreign: u64,
@@ -61,8 +61,10 @@ impl Row {
     /// The medians of some trials, of which there is at least one.
     pub(crate) fn new(case: &Case, device: &str, samples: &[Sample], ceiling: Option<f64>) -> Self {
         let size = case.frame_bytes() + 4;
-        let mpps = median(samples.iter().map(|sample| sample.result.packets_per_second() / 1e6)).unwrap_or(0.0);
-        let cycles: Vec<f64> = samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect();
+        let mpps =
+            median(samples.iter().map(|sample| sample.result.packets_per_second() / 1e6)).unwrap_or(0.0);
+        let cycles: Vec<f64> =
+            samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect();
         let busy = median(samples.iter().map(|sample| sample.busy.min(1.0))).unwrap_or(0.0);
         let sum = |count: fn(&crate::message::StreamCounts) -> u64| {
             samples.iter().map(|sample| sample.result.sum(count)).sum()
@@ -78,18 +80,16 @@ impl Row {
             loss: median(samples.iter().map(|sample| sample.result.loss())).unwrap_or(0.0),
             loss_at_check: None,
             check_mpps: None,
-            cycles_range: cycles
-                .iter()
-                .copied()
-                .fold(None, |range, value| {
-                    let [least, most] = range.unwrap_or([value, value]);
-                    Some([value.min(least), value.max(most)])
-                }),
+            cycles_range: cycles.iter().copied().fold(None, |range, value| {
+                let [least, most] = range.unwrap_or([value, value]);
+                Some([value.min(least), value.max(most)])
+            }),
             cycles_per_packet: median(cycles),
             hit_rate: median(samples.iter().filter_map(|sample| sample.counters.hit_rate())),
             busy,
             ceiling_mpps: ceiling,
-            limited_by_generator: busy < SATURATED || ceiling.is_some_and(|ceiling| mpps > NEAR_CEILING * ceiling),
+            limited_by_generator: busy < SATURATED
+                || ceiling.is_some_and(|ceiling| mpps > NEAR_CEILING * ceiling),
             compared: sum(|stream| stream.compared),
             wrong: sum(|stream| stream.wrong),
             duplicates: sum(|stream| stream.duplicates),
@@ -138,7 +138,17 @@ impl From<&Row> for PeerRow {
 
 /// The rows of a forwarding bench.
 pub(crate) fn forward_table(report: &ForwardReport) -> String {
-    let mut table = table(&["case", "Mpps", "Gb/s", "loss", "loss at 80 %", "cycles/packet", "least-most", "hits", "ceiling Mpps"]);
+    let mut table = table(&[
+        "case",
+        "Mpps",
+        "Gb/s",
+        "loss",
+        "loss at 80 %",
+        "cycles/packet",
+        "least-most",
+        "hits",
+        "ceiling Mpps",
+    ]);
     for row in &report.rows {
         let mark = if row.limited_by_generator { " *" } else { "" };
         table.add_row(numbers([
@@ -167,7 +177,16 @@ pub(crate) fn forward_table(report: &ForwardReport) -> String {
 
 /// The rows of a comparison: devices side by side, and the ratio of the first one's cycles to the second one's.
 pub(crate) fn peers_table(state: &Conditions, rows: &[Row]) -> String {
-    let mut table = table(&["case", "device", "Mpps", "loss", "cycles/packet", "least-most", "busy", "of ovs-dpdk's cycles"]);
+    let mut table = table(&[
+        "case",
+        "device",
+        "Mpps",
+        "loss",
+        "cycles/packet",
+        "least-most",
+        "busy",
+        "of ovs-dpdk's cycles",
+    ]);
     for row in rows {
         let mark = if row.limited_by_generator { " *" } else { "" };
         table.add_row(numbers([
@@ -181,21 +200,34 @@ pub(crate) fn peers_table(state: &Conditions, rows: &[Row]) -> String {
             number(ratio(row, rows), 2),
         ]));
     }
-    format!("{table}\n* its core had to wait for the generator, or the ceiling is near\n{}{}", conditions(state), complaints(rows))
+    format!(
+        "{table}\n* its core had to wait for the generator, or the ceiling is near\n{}{}",
+        conditions(state),
+        complaints(rows)
+    )
 }
 
-/// Cycles of a row in proportion to those of Open vSwitch in the same case.
+/// Cycles of the node in proportion to those of Open vSwitch in the same case.
 pub(crate) fn ratio(row: &Row, rows: &[Row]) -> Option<f64> {
     let peer = rows.iter().find(|other| other.device == "ovs-dpdk" && other.case == row.case)?;
-    if peer.device == row.device { None } else { Some(row.cycles_per_packet? / peer.cycles_per_packet?) }
+    if row.device == "sluice" { Some(row.cycles_per_packet? / peer.cycles_per_packet?) } else { None }
 }
 
 fn conditions(conditions: &Conditions) -> String {
-    let Conditions { processor, cycles_per_second, cores, load_average, memory, realtime, trial_ms, repeat } = conditions;
-    let scheduler = if *realtime { "real-time scheduler" } else { "ordinary scheduler: other work on these cores counts in the cycles" };
+    let Conditions { processor, cycles_per_second, cores, load_average, memory, realtime, trial_ms, repeat } =
+        conditions;
+    let scheduler = if *realtime {
+        "real-time scheduler"
+    } else {
+        "ordinary scheduler: other work on these cores counts in the cycles"
+    };
     format!(
         "{processor}, {:.2} GHz; generator on core {}, device on core {}; {memory}; {scheduler}; load average {:.1} to {:.1}; medians of {repeat} trials of {trial_ms} ms\n",
-        *cycles_per_second as f64 / 1e9, cores[0], cores[1], load_average[0], load_average[1],
+        *cycles_per_second as f64 / 1e9,
+        cores[0],
+        cores[1],
+        load_average[0],
+        load_average[1],
     )
 }
 
@@ -203,9 +235,17 @@ fn conditions(conditions: &Conditions) -> String {
 fn complaints(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
-        let counts = [("wrong", row.wrong), ("duplicated", row.duplicates), ("reordered", row.reordered), ("foreign", row.foreign)];
+        let counts = [
+            ("wrong", row.wrong),
+            ("duplicated", row.duplicates),
+            ("reordered", row.reordered),
+            ("foreign", row.foreign),
+        ];
         for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            text.push_str(&format!("{} {}: {count} frames were {what} ({} compared)\n", row.device, row.case, row.compared));
+            text.push_str(&format!(
+                "{} {}: {count} frames were {what} ({} compared)\n",
+                row.device, row.case, row.compared
+            ));
         }
     }
     text

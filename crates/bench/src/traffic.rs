@@ -3,7 +3,7 @@
 //! Pure: made once before a trial, used by the generator, judged by tests through the parsers of `sluice-wire`.
 //!
 //! ```text
-//!   workload's frame    Ethernet │ IPv4 or IPv6 │ UDP │ mark 2 │ flow 2 │ sequence 4 │ its complement 4 │ zeros
+//!   workload's frame    Ethernet │ IPv4 or IPv6 │ UDP │ mark 1 │ trial 1 │ flow 2 │ sequence 4 │ its complement 4 │ zeros
 //!   as its host sends   Ethernet │ IPv4 │ UDP │ Geneve │ workload's frame
 //! ```
 //!
@@ -22,9 +22,9 @@ use sluice_wire::{IpProtocol, checksum};
 
 use crate::topology::*;
 
-/// First two octets of every payload.
-pub const MARK: u16 = 0x51ce;
-/// Octets of mark, flow, sequence number and its complement.
+/// First octet of every payload.
+pub const MARK: u8 = 0x51;
+/// Octets of mark, trial, flow, sequence number and its complement.
 pub const TAG_BYTES: usize = 12;
 /// Longest workload frame: 1,500 bytes of IP packet behind its Ethernet header.
 pub const LONGEST_FRAME: usize = 1514;
@@ -126,6 +126,7 @@ pub struct Stream {
     direction: Direction,
     family: Family,
     frame_bytes: usize,
+    trial: u8,
 }
 
 impl Stream {
@@ -139,7 +140,18 @@ impl Stream {
         if !(shortest..=LONGEST_FRAME).contains(&frame_bytes) {
             return Err(TrafficError::Length { bytes: frame_bytes, family, shortest });
         }
-        Ok(Self { direction, family, frame_bytes })
+        Ok(Self { direction, family, frame_bytes, trial: 0 })
+    }
+
+    /// The same stream in a numbered trial, so that what is left of the trial before is known by its number.
+    #[must_use]
+    pub const fn in_trial(self, trial: u8) -> Self {
+        Self { trial, ..self }
+    }
+
+    /// Number of the trial that it belongs to.
+    pub const fn trial(&self) -> u8 {
+        self.trial
     }
 
     /// Which way its packets pass the edge.
@@ -229,8 +241,7 @@ impl Stream {
         };
         frame = frame.ethernet(source_mac, destination_mac);
         let outbound = self.direction == Direction::Encap;
-        let (from, to) =
-            if outbound { (TESTER_PORT, WORKLOAD_PORT) } else { (WORKLOAD_PORT, TESTER_PORT) };
+        let (from, to) = if outbound { (TESTER_PORT, WORKLOAD_PORT) } else { (WORKLOAD_PORT, TESTER_PORT) };
         frame = match self.family {
             Family::Ipv4 => {
                 let ends = (tester_ipv4(tester), workload_ipv4(workload));
@@ -250,7 +261,7 @@ impl Stream {
 
     fn payload(&self, flow: u16) -> Vec<u8> {
         let mut payload = vec![0; self.frame_bytes - ETHERNET - self.family.header_bytes() - UDP];
-        payload[..2].copy_from_slice(&MARK.to_be_bytes());
+        payload[..2].copy_from_slice(&[MARK, self.trial]);
         payload[2..4].copy_from_slice(&flow.to_be_bytes());
         payload[4..TAG_BYTES].copy_from_slice(&sequence_octets(0));
         payload
@@ -263,14 +274,25 @@ pub const fn sequence_octets(sequence: u32) -> [u8; 8] {
     (((sequence as u64) << 32) | (!sequence as u64)).to_be_bytes()
 }
 
-/// The flow and sequence number in the octets from the mark on; `None` where they are of no trial.
+/// What a payload says of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Number of the trial.
+    pub trial: u8,
+    /// The flow, from 0 to [`FLOWS`].
+    pub flow: u16,
+    /// Number of the frame in its stream.
+    pub sequence: u32,
+}
+
+/// The tag in the octets from the mark on; `None` where they are of no trial.
 #[inline]
-pub fn read_tag(octets: &[u8]) -> Option<(u16, u32)> {
+pub fn read_tag(octets: &[u8]) -> Option<Tag> {
     let head = u32::from_be_bytes(*octets.first_chunk()?);
     let numbers = u64::from_be_bytes(*octets.get(4..)?.first_chunk()?);
     let (sequence, complement) = ((numbers >> 32) as u32, numbers as u32);
-    let flow = head as u16;
-    ((head >> 16) as u16 == MARK && sequence == !complement && flow < FLOWS).then_some((flow, sequence))
+    let (mark, trial, flow) = ((head >> 24) as u8, (head >> 16) as u8, head as u16);
+    (mark == MARK && sequence == !complement && flow < FLOWS).then_some(Tag { trial, flow, sequence })
 }
 
 #[cfg(test)]

@@ -25,7 +25,12 @@ struct Counters {
 }
 
 /// Connects both links and forwards until the orders end or a signal comes.
-pub(crate) fn run(eal: &Eal, socket: &Path, zero_copy: bool, orders: Receiver<Command>) -> anyhow::Result<()> {
+pub(crate) fn run(
+    eal: &Eal,
+    socket: &Path,
+    zero_copy: bool,
+    orders: Receiver<Command>,
+) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("watching for signals")?;

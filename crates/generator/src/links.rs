@@ -32,12 +32,8 @@ pub(crate) fn open(
     let open = |id: u32| -> anyhow::Result<Link> {
         let settings = MemifSettings { zero_copy, ..MemifSettings::new(socket, id, role) };
         let mut port = Port::new(eal, NAMES[id as usize], &PortKind::Memif(settings))?;
-        let config = PortConfig {
-            receive_queues,
-            mtu: 1700,
-            one_pool: zero_copy,
-            ..PortConfig::new(pool.clone())
-        };
+        let config =
+            PortConfig { receive_queues, mtu: 1700, one_pool: zero_copy, ..PortConfig::new(pool.clone()) };
         port.configure(&config)?;
         let queues = port.start()?;
         Ok(Link { queues, port })

@@ -101,8 +101,12 @@ fn start_eal(common: &Common) -> anyhow::Result<Eal> {
         Pages::Auto => HugePages::Automatic,
         Pages::Off => HugePages::Off,
     };
-    let options =
-        EalOptions { memory_mebibytes: 64, huge_pages, main_core: Some(common.core), ..EalOptions::default() };
+    let options = EalOptions {
+        memory_mebibytes: 64,
+        huge_pages,
+        main_core: Some(common.core),
+        ..EalOptions::default()
+    };
     Ok(Eal::init(options)?)
 }
 

@@ -57,8 +57,7 @@ fn solicitation(link: usize, ethernet: &EthernetView<'_>) -> Resolution {
     if link != 0 || target != TESTER_IPV6 || ip.source().is_unspecified() {
         return Resolution::Silent;
     }
-    let advertisement =
-        NeighborAdvertisement { router: true, solicited: true, override_cache: true, target };
+    let advertisement = NeighborAdvertisement { router: true, solicited: true, override_cache: true, target };
     let option = [NeighborOption::TargetLinkLayer(TESTER_MAC)];
     let header = sluice_wire::ipv6::Ipv6 {
         hop_limit: 255,
@@ -135,7 +134,11 @@ mod tests {
         assert_eq!(options, [NeighborOption::TargetLinkLayer(TESTER_MAC)]);
         assert!(matches!(
             view.message(),
-            NeighborMessage::NeighborAdvertisement(NeighborAdvertisement { solicited: true, target: TESTER_IPV6, .. })
+            NeighborMessage::NeighborAdvertisement(NeighborAdvertisement {
+                solicited: true,
+                target: TESTER_IPV6,
+                ..
+            })
         ));
         assert_eq!(resolve(1, &solicit(source)), Resolution::Silent);
         assert_eq!(resolve(0, &solicit(Ipv6Addr::UNSPECIFIED)), Resolution::Silent);

@@ -2,7 +2,7 @@
 
 use sluice_bench::message::StreamCounts;
 use sluice_bench::topology::FLOWS;
-use sluice_bench::traffic::{Expected, Stream, TrafficError, read_tag};
+use sluice_bench::traffic::{Expected, Stream, Tag, TrafficError, read_tag};
 
 use crate::sequence::{Seen, SequenceWindow};
 
@@ -17,6 +17,8 @@ pub(crate) struct Receiver {
     frame_bytes: usize,
     tag: usize,
     window: SequenceWindow,
+    /// Highest sequence number of each flow: only within a flow order matters.
+    latest: Vec<u32>,
     until_compared: u32,
 }
 
@@ -32,6 +34,7 @@ impl Receiver {
             templates,
             tag: stream.returned_tag(expected),
             window: SequenceWindow::new(),
+            latest: vec![0; usize::from(FLOWS)],
             until_compared: 1,
         })
     }
@@ -42,10 +45,18 @@ impl Receiver {
         if frame.len() != self.frame_bytes {
             return false;
         }
-        let Some((flow, sequence)) = frame.get(self.tag..).and_then(read_tag) else { return false };
+        let Some(Tag { trial, flow, sequence }) = frame.get(self.tag..).and_then(read_tag) else {
+            return false;
+        };
+        if trial != self.stream.trial() {
+            counts.stale += 1;
+            return true;
+        }
+        let latest = &mut self.latest[usize::from(flow)];
         match self.window.see(sequence) {
-            Seen::InOrder => {}
-            Seen::Late => counts.reordered += 1,
+            Seen::InOrder => *latest = sequence,
+            Seen::Late if sequence < *latest => counts.reordered += 1,
+            Seen::Late => *latest = sequence,
             Seen::Again => {
                 counts.duplicates += 1;
                 return true;
@@ -90,9 +101,10 @@ mod tests {
         let stream = Stream::new(Direction::Encap, Family::Ipv4, 60).unwrap();
         let mut receiver = Receiver::new(&stream, Expected::Routed).unwrap();
         let mut counts = StreamCounts { sent: 100, ..StreamCounts::new(Direction::Encap) };
-        // Number 7 is lost, 20 comes twice, 30 comes behind 31, 35 was routed once too often.
-        for sequence in [(0..7), (8..21), (20..30), (31..32), (30..31), (32..100)].into_iter().flatten() {
-            let mut frame = numbered(&stream, sequence as u16, sequence);
+        // Number 7 is lost, 20 comes twice, 30 behind 31 of another flow, 36 behind 46 of its own, 35 was routed once too often.
+        let order = [(0..7), (8..21), (20..30), (31..32), (30..31), (32..36), (37..47), (36..37), (47..100)];
+        for sequence in order.into_iter().flatten() {
+            let mut frame = numbered(&stream, (sequence % 10) as u16, sequence);
             if sequence == 35 {
                 frame[64 + 8] = 62;
             }
@@ -114,5 +126,7 @@ mod tests {
         assert!(!receiver.take(&stream.sent(0).unwrap(), &mut counts));
         assert!(!receiver.take(&[], &mut counts));
         assert_eq!(counts, StreamCounts::new(Direction::Decap));
+        assert!(receiver.take(&stream.in_trial(7).returned(0, Expected::Routed).unwrap(), &mut counts));
+        assert_eq!(counts, StreamCounts { stale: 1, ..StreamCounts::new(Direction::Decap) });
     }
 }

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 use sluice_bench::message::StreamCounts;
-use sluice_bench::traffic::{Stream, TrafficError, sequence_octets};
 use sluice_bench::topology::FLOWS;
+use sluice_bench::traffic::{Stream, TrafficError, sequence_octets};
 use sluice_dpdk::{Mbuf, Mempool, TxQueue};
 
 use crate::links::BURST;

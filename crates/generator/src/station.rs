@@ -23,7 +23,7 @@ use crate::tell;
 /// How often the links are looked at between orders.
 const IDLE: Duration = Duration::from_millis(1);
 /// The wire is quiet when nothing came for so long.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_millis(50);
 /// Longest wait for a quiet wire.
 const SETTLE_LIMIT: Duration = Duration::from_secs(1);
 /// Longest trial.
@@ -34,7 +34,12 @@ const MOST_PACKETS: u64 = u32::MAX as u64 - 2 * BURST as u64;
 const ROUNDS: u32 = 256;
 
 /// Opens the links and obeys until the orders end.
-pub(crate) fn run(eal: &Eal, socket: &Path, receive_queues: u16, orders: Orders<Command>) -> anyhow::Result<()> {
+pub(crate) fn run(
+    eal: &Eal,
+    socket: &Path,
+    receive_queues: u16,
+    orders: Orders<Command>,
+) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("watching for signals")?;
@@ -43,7 +48,7 @@ pub(crate) fn run(eal: &Eal, socket: &Path, receive_queues: u16, orders: Orders<
     let send_pool = links::pool(eal, "sent", 1023)?;
     let links = links::open(eal, socket, MemifRole::Server, false, receive_queues, &receive_pool)?;
     let cycles_per_second = eal.cycles_per_second();
-    let mut station = Station { links, send_pool, cycles_per_second, stop, batch: ArrayVec::new() };
+    let mut station = Station { links, send_pool, cycles_per_second, stop, trial: 0, batch: ArrayVec::new() };
     tell(&Answer::Started { memory: eal.memory_backing().to_string(), cycles_per_second })?;
     loop {
         match orders.recv_timeout(IDLE) {
@@ -66,6 +71,8 @@ struct Station {
     send_pool: Mempool,
     cycles_per_second: u64,
     stop: Arc<AtomicBool>,
+    /// Number of the latest trial.
+    trial: u8,
     batch: ArrayVec<Mbuf, BURST>,
 }
 
@@ -110,7 +117,10 @@ impl Station {
                 return Ok(Answer::LinksUp);
             }
             if Instant::now() > end || self.stop.load(Ordering::Relaxed) {
-                anyhow::bail!("the peer did not connect both links within {} ms; its log says why", limit.as_millis());
+                anyhow::bail!(
+                    "the peer did not connect both links within {} ms; its log says why",
+                    limit.as_millis()
+                );
             }
             std::thread::sleep(IDLE);
         }
@@ -119,7 +129,12 @@ impl Station {
     fn trial(&mut self, order: &TrialOrder) -> anyhow::Result<TrialResult> {
         let duration = Duration::from_millis(order.duration_ms);
         anyhow::ensure!(duration <= LONGEST_TRIAL, "a trial lasts at most {} s", LONGEST_TRIAL.as_secs());
-        let mut flows = order.directions.iter().map(|direction| flow(*direction, order)).collect::<anyhow::Result<Vec<_>>>()?;
+        self.trial = self.trial.wrapping_add(1);
+        let mut flows = order
+            .directions
+            .iter()
+            .map(|direction| flow(*direction, order, self.trial))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let mut others = Others::default();
         let sending_ns = self.send(&mut flows, order.packets_per_second, duration, &mut others);
         for flow in &mut flows {
@@ -137,7 +152,13 @@ impl Station {
     }
 
     /// Sends for `duration`, and returns how long it was in nanoseconds.
-    fn send(&mut self, flows: &mut [Flow], rate: Option<u64>, duration: Duration, others: &mut Others) -> u64 {
+    fn send(
+        &mut self,
+        flows: &mut [Flow],
+        rate: Option<u64>,
+        duration: Duration,
+        others: &mut Others,
+    ) -> u64 {
         let per_second = self.cycles_per_second as u128;
         let start = cycles();
         let last = (duration.as_nanos() * per_second / 1_000_000_000) as u64;
@@ -225,8 +246,8 @@ impl Station {
     }
 }
 
-fn flow(direction: Direction, order: &TrialOrder) -> anyhow::Result<Flow> {
-    let stream = Stream::new(direction, order.family, order.frame_bytes)?;
+fn flow(direction: Direction, order: &TrialOrder, trial: u8) -> anyhow::Result<Flow> {
+    let stream = Stream::new(direction, order.family, order.frame_bytes)?.in_trial(trial);
     Ok(Flow {
         sender: Sender::new(&stream)?,
         receiver: Receiver::new(&stream, order.expected)?,

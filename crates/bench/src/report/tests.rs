@@ -14,7 +14,13 @@ fn sample(packets: u64, cycles: u64, busy: f64) -> Sample {
         ..StreamCounts::new(Direction::Encap)
     };
     Sample {
-        result: TrialResult { sending_ns: 1_000_000, streams: vec![counts], foreign: 0, neighbor_requests: 0, interrupted: false },
+        result: TrialResult {
+            sending_ns: 1_000_000,
+            streams: vec![counts],
+            foreign: 0,
+            neighbor_requests: 0,
+            interrupted: false,
+        },
         counters: Counters { packets, busy_cycles: packets * cycles, cache: Some((packets - 1, 1)) },
         busy,
     }
@@ -35,12 +41,20 @@ fn conditions_of_a_test() -> Conditions {
 
 #[test]
 fn a_row_shows_medians() {
-    let row = Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0), sample(4_010, 260, 1.0), sample(9_010, 190, 0.99)], Some(20.0));
+    let row = Row::new(
+        &CASE,
+        "sluice",
+        &[sample(5_010, 200, 1.0), sample(4_010, 260, 1.0), sample(9_010, 190, 0.99)],
+        Some(20.0),
+    );
     assert_eq!((row.mpps, row.cycles_per_packet, row.cycles_range), (5.0, Some(200.0), Some([190.0, 260.0])));
     assert!((row.gbps - 5.0 * 64.0 * 8.0 / 1e3).abs() < 1e-9);
     assert_eq!((row.compared, row.wrong, row.limited_by_generator), (15, 0, false));
     let json = serde_json::to_value(PeerRow::from(&row)).unwrap();
-    assert_eq!(json, serde_json::json!({"case": "encap IPv4 64", "device": "sluice", "mpps": 5.0, "cycles_per_packet": 200.0}));
+    assert_eq!(
+        json,
+        serde_json::json!({"case": "encap IPv4 64", "device": "sluice", "mpps": 5.0, "cycles_per_packet": 200.0})
+    );
 }
 
 #[test]
@@ -63,11 +77,23 @@ fn the_ratio_is_to_open_vswitch_in_the_same_case() {
 
 #[test]
 fn the_table_names_what_must_not_happen() {
-    let mut row = Row::new(&CASE, "sluice", &[sample(5_010, 200, 0.5)], Some(20.0)).with_check(4e6, &sample(1_000_000, 200, 0.8));
+    let mut row = Row::new(&CASE, "sluice", &[sample(5_010, 200, 0.5)], Some(20.0))
+        .with_check(4e6, &sample(1_000_000, 200, 0.8));
     row.wrong = 2;
-    let report = ForwardReport { conditions: conditions_of_a_test(), rows: vec![row], drops: vec![("no-route".into(), 3)] };
+    let report = ForwardReport {
+        conditions: conditions_of_a_test(),
+        rows: vec![row],
+        drops: vec![("no-route".into(), 3)],
+    };
     let text = forward_table(&report);
-    for part in ["encap IPv4 64", "5.00 *", "limited by the generator", "1.0e-3 %", "sluice encap IPv4 64: 2 frames were wrong", "no-route 3"] {
+    for part in [
+        "encap IPv4 64",
+        "5.00 *",
+        "limited by the generator",
+        "1.0e-3 %",
+        "sluice encap IPv4 64: 2 frames were wrong",
+        "no-route 3",
+    ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     let json = serde_json::to_value(&report).unwrap();

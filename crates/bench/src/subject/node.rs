@@ -162,13 +162,18 @@ mod tests {
             assert_eq!(entry.addresses.iter().copied().collect::<BTreeSet<_>>(), addresses);
             assert_eq!(entry.location, Location::RemoteTep(HOST_TEP.into()));
         }
-        let hops: Vec<_> = plan.gateways[0].static_routes.iter().map(|route| route.next_hops[0].address).collect();
-        assert_eq!(hops.iter().copied().collect::<BTreeSet<_>>(), BTreeSet::from([TESTER_IPV4.into(), TESTER_IPV6.into()]));
+        let hops: Vec<_> =
+            plan.gateways[0].static_routes.iter().map(|route| route.next_hops[0].address).collect();
+        assert_eq!(
+            hops.iter().copied().collect::<BTreeSet<_>>(),
+            BTreeSet::from([TESTER_IPV4.into(), TESTER_IPV6.into()])
+        );
     }
 
     #[test]
     fn the_document_is_whole_as_it_is_kept() {
-        let plan = sluice_intent::parse(DOCUMENT, "edge.yaml").unwrap_or_else(|problems| panic!("{problems}"));
+        let plan =
+            sluice_intent::parse(DOCUMENT, "edge.yaml").unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(plan.name, "bench-edge");
         let lent = document(Path::new("/tmp/x.sock"), 1, true, true).unwrap();
         let plan = sluice_intent::parse(&lent, "edge.yaml").unwrap();

@@ -44,7 +44,11 @@ impl OpenVswitch {
     pub(crate) fn start(setting: &Setting) -> Result<Self> {
         for path in [PROGRAM, SCHEMA] {
             if !Path::new(path).exists() {
-                return Err(BenchError::NoProgram { name: "ovs-vswitchd-dpdk", beside: path.into(), remedy: REMEDY });
+                return Err(BenchError::NoProgram {
+                    name: "ovs-vswitchd-dpdk",
+                    beside: path.into(),
+                    remedy: REMEDY,
+                });
             }
         }
         let folder = setting.folder_of("ovs")?;
@@ -64,16 +68,56 @@ impl OpenVswitch {
     fn add_ports(&self, socket: &Path) -> Result<()> {
         let device = |id: u16| {
             let socket = socket.display();
-            format!("options:dpdk-devargs=\"net_memif{id},role=client,id={id},socket={socket},socket-abstract=no,rsize=10\"")
+            format!(
+                "options:dpdk-devargs=\"net_memif{id},role=client,id={id},socket={socket},socket-abstract=no,rsize=10\""
+            )
         };
-        let tunnel = [format!("options:local_ip={EDGE_TEP}"), format!("options:remote_ip={HOST_TEP}"), format!("options:key={}", VNI.get())];
+        let tunnel = [
+            format!("options:local_ip={EDGE_TEP}"),
+            format!("options:remote_ip={HOST_TEP}"),
+            format!("options:key={}", VNI.get()),
+        ];
         let mac = format!("other-config:hwaddr=\"{DOWNLINK_MAC}\"");
         let vsctl = |arguments: &[&str]| database_command(&self.folder, arguments);
         vsctl(&["add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev"])?;
         vsctl(&["add-br", "br-phy", "--", "set", "bridge", "br-phy", "datapath_type=netdev", &mac])?;
-        vsctl(&["add-port", "br-int", "uplink", "--", "set", "interface", "uplink", "type=dpdk", &device(0), "ofport_request=1"])?;
-        vsctl(&["add-port", "br-phy", "downlink", "--", "set", "interface", "downlink", "type=dpdk", &device(1)])?;
-        vsctl(&["add-port", "br-int", "tunnel", "--", "set", "interface", "tunnel", "type=geneve", &tunnel[0], &tunnel[1], &tunnel[2], "ofport_request=2"])?;
+        vsctl(&[
+            "add-port",
+            "br-int",
+            "uplink",
+            "--",
+            "set",
+            "interface",
+            "uplink",
+            "type=dpdk",
+            &device(0),
+            "ofport_request=1",
+        ])?;
+        vsctl(&[
+            "add-port",
+            "br-phy",
+            "downlink",
+            "--",
+            "set",
+            "interface",
+            "downlink",
+            "type=dpdk",
+            &device(1),
+        ])?;
+        vsctl(&[
+            "add-port",
+            "br-int",
+            "tunnel",
+            "--",
+            "set",
+            "interface",
+            "tunnel",
+            "type=geneve",
+            &tunnel[0],
+            &tunnel[1],
+            &tunnel[2],
+            "ofport_request=2",
+        ])?;
         let errors = vsctl(&["--columns=error", "--bare", "list", "interface"])?;
         match errors.split_whitespace().next() {
             None => Ok(()),
@@ -114,7 +158,8 @@ fn flows() -> String {
     let mut text = String::new();
     for workload in 0..WORKLOADS {
         let (v4, v6) = (workload_ipv4(workload), workload_ipv6(workload));
-        let rewrite = format!("mod_dl_src:{ROUTER_MAC},mod_dl_dst:{},dec_ttl,output:2", workload_mac(workload));
+        let rewrite =
+            format!("mod_dl_src:{ROUTER_MAC},mod_dl_dst:{},dec_ttl,output:2", workload_mac(workload));
         let _ = writeln!(text, "in_port=1,dl_dst={UPLINK_MAC},ip,nw_dst={v4},actions={rewrite}");
         let _ = writeln!(text, "in_port=1,dl_dst={UPLINK_MAC},ipv6,ipv6_dst={v6},actions={rewrite}");
     }
@@ -134,12 +179,18 @@ fn start_database(setting: &Setting, folder: &Path) -> Result<Process> {
         command.arg(format!("--unixctl={}", folder.join("database.ctl").display()));
         environment(command, folder);
     })?;
-    database.wait_for("its socket was there", START_LIMIT, &setting.interrupt, || socket.exists().then_some(()))?;
+    database.wait_for("its socket was there", START_LIMIT, &setting.interrupt, || {
+        socket.exists().then_some(())
+    })?;
     Ok(database)
 }
 
 fn configure(folder: &Path, setting: &Setting) -> Result<()> {
-    let memory = if setting.huge_pages { "--in-memory --single-file-segments" } else { "--no-huge --no-shconf --iova-mode=va -m 512" };
+    let memory = if setting.huge_pages {
+        "--in-memory --single-file-segments"
+    } else {
+        "--no-huge --no-shconf --iova-mode=va -m 512"
+    };
     let settings = [
         "other_config:dpdk-init=true".to_owned(),
         format!("other_config:pmd-cpu-mask={:#x}", 1u64 << setting.cores[1]),
@@ -195,8 +246,9 @@ impl Subject for OpenVswitch {
 
     fn counters(&mut self) -> Result<Counters> {
         let text = self.control(&["dpif-netdev/pmd-stats-show"])?;
-        statistics::parse(&text, self.core)
-            .ok_or_else(|| self.switch.failed(format!("its statistics of core {} cannot be read: {text}", self.core)))
+        statistics::parse(&text, self.core).ok_or_else(|| {
+            self.switch.failed(format!("its statistics of core {} cannot be read: {text}", self.core))
+        })
     }
 
     fn forwarding_thread(&self) -> Option<u32> {

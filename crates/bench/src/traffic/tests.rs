@@ -1,17 +1,21 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use sluice_wire::{EtherType, Vni};
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::geneve::GeneveView;
 use sluice_wire::ipv4::Ipv4View;
 use sluice_wire::ipv6::Ipv6View;
 use sluice_wire::udp::UdpView;
+use sluice_wire::{EtherType, Vni};
 
 use super::*;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Encap, Direction::Decap];
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+fn tag(flow: u16, sequence: u32) -> Tag {
+    Tag { trial: 0, flow, sequence }
+}
 
 /// The inner Ethernet frame, after everything outside of it was checked.
 fn decapsulated(frame: &[u8], vni: Vni) -> &[u8] {
@@ -75,7 +79,7 @@ fn every_flow_is_another_pair_of_workload_and_tester_both_ways() {
         for flow in 0..FLOWS {
             let sent = encap.sent(flow).unwrap();
             let (source, destination, ttl, payload) = inner(&sent);
-            assert_eq!((ttl, read_tag(&payload)), (64, Some((flow, 0))));
+            assert_eq!((ttl, read_tag(&payload)), (64, Some(tag(flow, 0))));
             let back = decap.sent(flow).unwrap();
             let reply = inner(decapsulated(&back, VNI));
             assert_eq!((&reply.0, &reply.1), (&destination, &source));
@@ -108,11 +112,11 @@ fn tags_stand_where_they_are_said_to() {
     for family in FAMILIES {
         for direction in DIRECTIONS {
             let stream = Stream::new(direction, family, 90).unwrap();
-            let tag = |frame: &[u8], at: usize| read_tag(&frame[at..]);
-            assert_eq!(tag(&stream.sent(9).unwrap(), stream.sent_tag()), Some((9, 0)));
+            let read = |frame: &[u8], at: usize| read_tag(&frame[at..]);
+            assert_eq!(read(&stream.sent(9).unwrap(), stream.sent_tag()), Some(tag(9, 0)));
             for expected in [Expected::Routed, Expected::Unchanged] {
                 let returned = stream.returned(9, expected).unwrap();
-                assert_eq!(tag(&returned, stream.returned_tag(expected)), Some((9, 0)));
+                assert_eq!(read(&returned, stream.returned_tag(expected)), Some(tag(9, 0)));
             }
         }
     }
@@ -120,12 +124,12 @@ fn tags_stand_where_they_are_said_to() {
 
 #[test]
 fn a_sequence_number_leaves_the_checksum_right() {
-    let stream = Stream::new(Direction::Encap, Family::Ipv6, 120).unwrap();
+    let stream = Stream::new(Direction::Encap, Family::Ipv6, 120).unwrap().in_trial(200);
     let mut frame = stream.sent(3).unwrap();
     let at = stream.sent_tag() + 4;
     for sequence in [1, 0xffff, 0xdead_beef, u32::MAX] {
         frame[at..at + 8].copy_from_slice(&sequence_octets(sequence));
-        assert_eq!(read_tag(&inner(&frame).3), Some((3, sequence)));
+        assert_eq!(read_tag(&inner(&frame).3), Some(Tag { trial: 200, flow: 3, sequence }));
     }
 }
 
@@ -145,7 +149,11 @@ fn a_router_may_choose_some_outer_fields_and_nothing_else() {
     chosen[34] ^= 0x55;
     assert!(accepted(&chosen), "identification, time to live and UDP source port are free");
 
-    let fixed = (0..15).chain([16, 17, 23, 24]).chain(26..34).chain(36..40).chain(42..stream.returned_tag(Expected::Routed) + 4);
+    let fixed = (0..15)
+        .chain([16, 17, 23, 24])
+        .chain(26..34)
+        .chain(36..40)
+        .chain(42..stream.returned_tag(Expected::Routed) + 4);
     for at in fixed {
         let mut wrong = template.clone();
         wrong[at] ^= 1;
@@ -157,9 +165,9 @@ fn a_router_may_choose_some_outer_fields_and_nothing_else() {
 proptest! {
     #[test]
     fn no_octets_break_the_reader(octets in prop::collection::vec(any::<u8>(), 0..40)) {
-        if let Some((flow, sequence)) = read_tag(&octets) {
-            prop_assert!(flow < FLOWS);
-            prop_assert_eq!(&octets[4..12], &sequence_octets(sequence)[..]);
+        if let Some(tag) = read_tag(&octets) {
+            prop_assert!(tag.flow < FLOWS);
+            prop_assert_eq!(&octets[4..12], &sequence_octets(tag.sequence)[..]);
         }
     }
 }

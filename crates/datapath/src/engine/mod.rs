@@ -33,7 +33,7 @@ use slow::TokenBucket;
 /// ICMP errors that a worker sends in a second at most, and in one burst (RFC 1812 section 4.3.2.8).
 const ERRORS_PER_SECOND: u64 = 1000;
 /// Cache entries and rewrites that one call of [`Engine::housekeeping`] looks at.
-const HOUSEKEEPING_STEP: usize = 4096;
+const HOUSEKEEPING_STEP: usize = 1024;
 
 /// What an engine is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,14 +34,17 @@ pub(super) struct Neighbors {
     /// What the workers were last sent.
     published: u64,
     generation: u64,
+    seed: u64,
     /// Packets that waited in vain.
     pub(super) unreachable: u64,
 }
 
 impl Neighbors {
-    pub(super) fn new() -> Self {
+    /// No neighbours yet. `seed` spreads the timers of nodes that start together.
+    pub(super) fn new(seed: u64) -> Self {
         Self {
-            resolver: Resolver::new(ResolverConfig::default()),
+            resolver: Resolver::new(ResolverConfig { seed, ..ResolverConfig::default() }),
+            seed,
             table: Arc::default(),
             published: 0,
             generation: 0,
@@ -69,7 +72,7 @@ impl Neighbors {
 
     /// Forgets every neighbour and frees every waiting packet, before the ports close.
     pub(super) fn forget(&mut self) {
-        *self = Self { unreachable: self.unreachable, ..Self::new() };
+        *self = Self { unreachable: self.unreachable, ..Self::new(self.seed) };
     }
 
     /// A port came up or went down.
@@ -90,8 +93,7 @@ impl Neighbors {
                 let Entry::Port(port) = punt.entry else { return };
                 let Ok(frame) = EthernetView::parse(packet.data()) else { return };
                 let vlan = frame.outer_tag().map(|tag| tag.id).filter(|id| !id.is_untagged());
-                let untagged = untag(packet.data(), frame.header_len());
-                self.resolver.receive(Link { port: port.0, vlan }, &untagged, now);
+                self.resolver.receive(Link { port: port.0, vlan }, packet.data(), now);
             }
         }
     }
@@ -189,14 +191,6 @@ fn datapath_key(key: &protocol::NeighborKey) -> NeighborKey {
 
 fn timestamp(clock: CycleClock) -> sluice_protocols::Timestamp {
     sluice_protocols::Timestamp::from_nanos(clock.now().as_nanos())
-}
-
-/// The frame without its tags.
-fn untag(frame: &[u8], header: usize) -> Vec<u8> {
-    let mut untagged = Vec::with_capacity(frame.len());
-    untagged.extend_from_slice(&frame[..12]);
-    untagged.extend_from_slice(&frame[header - 2..]);
-    untagged
 }
 
 /// Sends an untagged frame on a link, by the first worker.

@@ -52,7 +52,7 @@ impl Node {
         let plan = Arc::new(plan);
         let mut dataplane = Dataplane::open(&eal, &plan, rings, 0)?;
         let snapshot = compile(&plan, &dataplane, 1)?;
-        let mut neighbors = Neighbors::new();
+        let mut neighbors = Neighbors::new(seed(&plan.name));
         neighbors.configure(&snapshot, &dataplane);
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);

@@ -29,8 +29,8 @@ pub(crate) use idle::Idle;
 pub(crate) use io::{PortIo, WorkerIo};
 pub(crate) use message::{Capture, Captured, Command, Punted, Retired};
 
-/// Loops between two looks at the engine's housekeeping, when packets keep coming.
-const HOUSEKEEPING_LOOPS: u32 = 1024;
+/// Nanoseconds between two calls of the engine's housekeeping.
+const HOUSEKEEPING_INTERVAL: u64 = 2_000_000;
 
 /// What a worker counts besides its engine. Only the worker writes.
 #[derive(Debug, Default)]
@@ -54,6 +54,11 @@ pub(crate) struct CycleClock {
 impl CycleClock {
     pub(crate) fn new(cycles_per_second: u64) -> Self {
         Self { scale: ((1_000_000_000u128 << 32) / u128::from(cycles_per_second.max(1))) as u64 }
+    }
+
+    /// Cycles in so many nanoseconds.
+    pub(crate) fn cycles(self, nanoseconds: u64) -> u64 {
+        ((u128::from(nanoseconds) << 32) / u128::from(self.scale.max(1))) as u64
     }
 
     pub(crate) fn at(self, cycles: u64) -> Timestamp {
@@ -103,8 +108,9 @@ impl Worker {
 
     fn run(mut self) {
         let mut batch = ArrayVec::<Mbuf, BATCH>::new();
-        let mut loops = 0;
         let mut start = cycles();
+        let interval = self.clock.cycles(HOUSEKEEPING_INTERVAL);
+        let mut housekeeping = start;
         loop {
             let mut work = 0;
             if !self.commands.is_empty() {
@@ -127,9 +133,8 @@ impl Worker {
                 self.engine.process(receiver.port, &mut batch, self.clock.at(start), &mut self.io);
             }
             self.io.flush();
-            loops += 1;
-            if loops >= HOUSEKEEPING_LOOPS || (work == 0 && loops > 64) {
-                loops = 0;
+            if start.wrapping_sub(housekeeping) >= interval {
+                housekeeping = start;
                 self.engine.housekeeping(self.clock.at(start));
             }
             if work == 0 {

@@ -5,7 +5,8 @@ use super::Counters;
 /// The counters of the poll-mode thread on a core; `None` if the text has none of that core or lacks a number.
 pub(super) fn parse(text: &str, core: u16) -> Option<Counters> {
     let suffix = format!("core_id {core}:");
-    let mut lines = text.lines().skip_while(|line| !(line.starts_with("pmd thread") && line.ends_with(&suffix)));
+    let mut lines =
+        text.lines().skip_while(|line| !(line.starts_with("pmd thread") && line.ends_with(&suffix)));
     lines.next()?;
     let section: Vec<(&str, u64)> =
         lines.take_while(|line| line.starts_with(' ')).filter_map(number_of).collect();

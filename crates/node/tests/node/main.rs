@@ -1,0 +1,20 @@
+//! Whole-node tests: the real `sluiced`, asked over its control socket and judged by what it does with frames.
+//!
+//! Nodes with pcap ports need no privileges. Nodes with ports on the kernel's interfaces run in a network namespace of their own, which
+//! root makes for itself and an ordinary user through a user namespace; where neither is allowed the test says so. The tests' ends of the
+//! interfaces are raw sockets ([`support::link`]), so that frames are judged by nothing that the node shares but `sluice-wire`.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod apply;
+mod capture;
+mod drops;
+mod forwarding;
+mod lifecycle;
+mod mistakes;
+mod neighbors;
+mod punts;
+mod settings;
+mod support;
+mod swap;
+mod trace;
