@@ -1,4 +1,4 @@
-//! What both benches have in common: set-up, the generator's own ceiling, progress.
+//! What both benches have in common: set-up, trials in turn, progress.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tempfile::TempDir;
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result, While};
 use crate::machine::{Conditions, HugePages, Realtime, check_cores, load_average, processor};
-use crate::measure::{Case, Measuring, median};
+use crate::measure::{Case, Measuring, Sample};
 use crate::process::Interrupt;
-use crate::subject::{Echo, Setting, Subject};
+use crate::subject::{Setting, Subject};
 
 /// Default length of a trial, milliseconds: short enough that the kernel lets a real-time thread have its core for all of it.
 const TRIAL_MS: u64 = 300;
@@ -65,19 +65,31 @@ impl Bench {
         })
     }
 
-    /// What the generator and the links reach with an echo, packets a second, one number for each case.
-    pub(crate) fn ceilings(&self, cases: &[Case], progress: &ProgressBar) -> Result<Vec<f64>> {
-        let mut echo = Echo::start(&self.setting)?;
-        let mut ceilings = Vec::new();
-        for case in cases {
-            progress.set_message(format!("ceiling {case}"));
-            let samples = (0..self.repeat.min(3)).map(|_| self.measuring.sample(&mut echo, case));
-            let rates: Vec<f64> =
-                samples.map(|sample| Ok(sample?.result.packets_per_second())).collect::<Result<_>>()?;
-            ceilings.push(median(rates).unwrap_or(0.0));
-            progress.inc(1);
+    /// Measures every case on every subject in turn, as often as `rounds` says; the others stand still meanwhile, and stay so at the end.
+    /// The trials by subject and case.
+    pub(crate) fn in_turn(
+        &self,
+        subjects: &mut [&mut dyn Subject],
+        cases: &[Case],
+        rounds: usize,
+        progress: &ProgressBar,
+    ) -> Result<Vec<Vec<Vec<Sample>>>> {
+        let mut samples = vec![vec![Vec::new(); cases.len()]; subjects.len()];
+        for subject in subjects.iter() {
+            subject.pause();
         }
-        Ok(ceilings)
+        for _ in 0..rounds {
+            for (at, case) in cases.iter().enumerate() {
+                for (subject, samples) in subjects.iter_mut().zip(&mut samples) {
+                    progress.set_message(format!("{} {case}", subject.name()));
+                    subject.resume();
+                    samples[at].push(self.measuring.sample(*subject, case)?);
+                    subject.pause();
+                    progress.inc(1);
+                }
+            }
+        }
+        Ok(samples)
     }
 
     /// What the results depend on, at the end of the bench.

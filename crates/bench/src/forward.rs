@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use crate::bench::{Bench, progress};
 use crate::command::ForwardArguments;
 use crate::error::Result;
-use crate::measure::{Case, Directions, Sample};
+use crate::measure::{Case, Directions, median};
 use crate::report::{ForwardReport, Row, forward_table};
-use crate::subject::{Node, Subject, node_document};
+use crate::subject::{Echo, Node, Subject, node_document};
 use crate::traffic::Family;
 
-/// Memory of the processes in huge pages, MiB: the node and at most two generators.
-const MEBIBYTES: u64 = 256 + 2 * 64;
+/// Memory of the processes in huge pages, MiB: the node, the echo and their generators.
+const MEBIBYTES: u64 = 256 + 3 * 64;
 /// Share of the highest rate at which nothing should be lost.
 const CHECK: f64 = 0.8;
 const SIZES: [u16; 6] = [64, 128, 256, 512, 1024, 1500];
@@ -39,15 +39,18 @@ pub(crate) fn run(arguments: &ForwardArguments) -> Result<ExitCode> {
 }
 
 fn measure(bench: &Bench, cases: &[Case]) -> Result<ForwardReport> {
-    let progress = progress(2 * cases.len());
-    let ceilings = bench.ceilings(cases, &progress)?;
     let mut node = Node::start(&bench.setting)?;
+    node.pause();
+    let mut echo = Echo::start(&bench.setting)?;
+    let progress = progress((2 * bench.repeat + 1) * cases.len());
+    let samples = bench.in_turn(&mut [&mut node, &mut echo], cases, bench.repeat, &progress)?;
+    drop(echo);
+    node.resume();
     let mut rows = Vec::new();
-    for (case, ceiling) in cases.iter().zip(ceilings) {
-        progress.set_message(case.to_string());
-        let trials = (0..bench.repeat).map(|_| bench.measuring.sample(&mut node, case));
-        let samples: Vec<Sample> = trials.collect::<Result<_>>()?;
-        let row = Row::new(case, node.name(), &samples, Some(ceiling / 1e6));
+    for (at, case) in cases.iter().enumerate() {
+        progress.set_message(format!("loss {case}"));
+        let ceiling = median(samples[1][at].iter().map(|sample| sample.result.packets_per_second() / 1e6));
+        let row = Row::new(case, node.name(), &samples[0][at], ceiling);
         let rate = row.mpps * 1e6 * CHECK;
         let check = bench.measuring.at_rate(&mut node, case, rate)?;
         rows.push(row.with_check(rate, &check));

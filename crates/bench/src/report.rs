@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) cycles_per_packet: Option<f64>,
     /// The least and the most of the trials.
     pub(crate) cycles_range: Option<[f64; 2]>,
+    /// Those cycles in proportion to another device's in the same rounds; `None` without another.
+    pub(crate) cycles_ratio: Option<f64>,
     /// Packets whose decision was in the flow cache, 0 to 1.
     pub(crate) hit_rate: Option<f64>,
     /// Share of the time in which the measured core was not idle, 0 to 1.
@@ -85,6 +87,7 @@ impl Row {
                 Some([value.min(least), value.max(most)])
             }),
             cycles_per_packet: median(cycles),
+            cycles_ratio: None,
             hit_rate: median(samples.iter().filter_map(|sample| sample.counters.hit_rate())),
             busy,
             ceiling_mpps: ceiling,
@@ -96,6 +99,11 @@ impl Row {
             reordered: sum(|stream| stream.reordered),
             foreign: samples.iter().map(|sample| sample.result.foreign).sum(),
         }
+    }
+
+    /// Adds the proportion to another device's cycles.
+    pub(crate) fn with_ratio(self, cycles_ratio: Option<f64>) -> Self {
+        Self { cycles_ratio, ..self }
     }
 
     /// Adds the check for loss below the highest rate.
@@ -175,7 +183,7 @@ pub(crate) fn forward_table(report: &ForwardReport) -> String {
     text + &conditions(&report.conditions) + &complaints(&report.rows)
 }
 
-/// The rows of a comparison: devices side by side, and the ratio of the first one's cycles to the second one's.
+/// The rows of a comparison, devices side by side.
 pub(crate) fn peers_table(state: &Conditions, rows: &[Row]) -> String {
     let mut table = table(&[
         "case",
@@ -197,7 +205,7 @@ pub(crate) fn peers_table(state: &Conditions, rows: &[Row]) -> String {
             number(row.cycles_per_packet, 0),
             range(row.cycles_range),
             percent(Some(row.busy)),
-            number(ratio(row, rows), 2),
+            number(row.cycles_ratio, 2),
         ]));
     }
     format!(
@@ -205,12 +213,6 @@ pub(crate) fn peers_table(state: &Conditions, rows: &[Row]) -> String {
         conditions(state),
         complaints(rows)
     )
-}
-
-/// Cycles of the node in proportion to those of Open vSwitch in the same case.
-pub(crate) fn ratio(row: &Row, rows: &[Row]) -> Option<f64> {
-    let peer = rows.iter().find(|other| other.device == "ovs-dpdk" && other.case == row.case)?;
-    if row.device == "sluice" { Some(row.cycles_per_packet? / peer.cycles_per_packet?) } else { None }
 }
 
 fn conditions(conditions: &Conditions) -> String {

@@ -1,6 +1,8 @@
 //! The whole bench on this machine: generator, node and echo as processes, in ordinary pages and under the ordinary scheduler, so that
 //! it runs for any user. What is judged is that packets pass and are right, not how fast.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -79,7 +81,7 @@ fn an_interrupt_ends_everything() {
     let children = format!("/proc/{0}/task/{0}/children", bench.id());
     let end = Instant::now() + LIMIT;
     let started: Vec<i32> = loop {
-        assert!(Instant::now() < end, "generator and echo did not start");
+        assert!(Instant::now() < end, "generator and node did not start");
         let text = std::fs::read_to_string(&children).unwrap();
         let pids: Vec<i32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
         if pids.len() == 2 {

@@ -90,7 +90,11 @@ impl FlowKey {
 
     /// Source address; meaningless if the packet is not IP.
     pub fn source(&self) -> IpAddr {
-        if self.is_ipv6() { v6_from_words(self.0[0], self.0[1]).into() } else { v4_from_word(self.0[0] as u32).into() }
+        if self.is_ipv6() {
+            v6_from_words(self.0[0], self.0[1]).into()
+        } else {
+            v4_from_word(self.0[0] as u32).into()
+        }
     }
 
     /// Destination address; meaningless if the packet is not IP.

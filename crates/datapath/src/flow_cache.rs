@@ -109,7 +109,11 @@ impl Table<'_> {
         let [first, others @ ..] = places(hash, self.mask);
         let entry = self.entries.get_mut(first)?;
         // Nearly always: a flow stands elsewhere only if another one held this place when it came.
-        if entry.holds(key) { entry.seen(self.now, self.idle_timeout) } else { self.lookup_elsewhere(key, others) }
+        if entry.holds(key) {
+            entry.seen(self.now, self.idle_timeout)
+        } else {
+            self.lookup_elsewhere(key, others)
+        }
     }
 
     #[cold]
@@ -185,19 +189,30 @@ impl FlowCache {
     }
 
     /// Stores a flow, in place of its own stale entry if there is one.
-    pub(crate) fn insert(&mut self, key: &FlowKey, hash: u64, rewrite: RewriteRef, second: u64, hash_of: impl Fn(&FlowKey) -> u64) -> Inserted {
+    pub(crate) fn insert(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        rewrite: RewriteRef,
+        second: u64,
+        hash_of: impl Fn(&FlowKey) -> u64,
+    ) -> Inserted {
         let now = stamp(second);
         let timeout = self.idle_timeout;
         let places = self.places(hash);
         let [a, b, c, d, e, f, g] = key.0;
         let new = Entry([a, b, c, d, e, f, g, rewrite.to_bits() | u64::from(now) << 48]);
-        let own = places.into_iter().find(|place| self.entries()[*place].holds(key) && !self.entries()[*place].is_free());
+        let own = places
+            .into_iter()
+            .find(|place| self.entries()[*place].holds(key) && !self.entries()[*place].is_free());
         let free = || places.into_iter().find(|place| self.entries()[*place].is_free());
         if let Some(place) = own.or_else(free) {
             self.entries_mut()[place] = new;
             return Inserted::Free;
         }
-        let oldest = |places: [usize; 4]| places.into_iter().max_by_key(|place| age(now, self.entries()[*place].last_seen()));
+        let oldest = |places: [usize; 4]| {
+            places.into_iter().max_by_key(|place| age(now, self.entries()[*place].last_seen()))
+        };
         let Some(victim) = oldest(places) else { return Inserted::Evicted };
         if age(now, self.entries()[victim].last_seen()) > timeout {
             self.entries_mut()[victim] = new;
@@ -263,7 +278,10 @@ mod tests {
     fn contents(cache: &FlowCache) -> HashMap<FlowKey, RewriteRef> {
         let mut all = HashMap::new();
         for entry in cache.entries().iter().filter(|entry| !entry.is_free()) {
-            assert!(all.insert(entry.key(), RewriteRef::from_bits(entry.0[7])).is_none(), "a flow has one entry");
+            assert!(
+                all.insert(entry.key(), RewriteRef::from_bits(entry.0[7])).is_none(),
+                "a flow has one entry"
+            );
         }
         all
     }
@@ -283,7 +301,8 @@ mod tests {
         /// The one flow that is no longer in the cache, if there is one.
         fn missing(&mut self, cache: &FlowCache) -> Option<(FlowKey, u64)> {
             let held = contents(cache);
-            let gone: Vec<FlowKey> = self.flows.keys().filter(|key| !held.contains_key(*key)).copied().collect();
+            let gone: Vec<FlowKey> =
+                self.flows.keys().filter(|key| !held.contains_key(*key)).copied().collect();
             assert!(gone.len() <= 1, "a new flow takes the place of one other at most");
             gone.first().map(|key| (*key, self.flows.remove(key).expect("it was a key of the model").1))
         }
@@ -322,13 +341,18 @@ mod tests {
             gone
         };
         match (result, gone) {
-            (Inserted::Free, None) => assert!(known || !crowded || movable, "there was room, or room was made"),
+            (Inserted::Free, None) => {
+                assert!(known || !crowded || movable, "there was room, or room was made")
+            }
             (Inserted::Expired, Some((_, seen))) => assert!(idle(seen) > u64::from(TIMEOUT) && crowded),
             (Inserted::Evicted, Some((gone, seen))) => {
                 assert!(idle(seen) <= u64::from(TIMEOUT) && crowded && !movable && !known);
                 assert!(residents.contains(&gone), "one of those in its way");
                 let others = residents.iter().filter_map(|resident| model.flows.get(resident));
-                assert!(others.map(|(_, other)| idle(*other)).all(|other| other <= idle(seen)), "the one silent longest");
+                assert!(
+                    others.map(|(_, other)| idle(*other)).all(|other| other <= idle(seen)),
+                    "the one silent longest"
+                );
             }
             (result, gone) => panic!("{result:?} with {gone:?} gone"),
         }
@@ -375,7 +399,11 @@ mod tests {
             cache.insert(&key(2), hash(&key(2)), reference(8), start, hash);
             assert_eq!(cache.table(last).lookup(&key(1), hash(&key(1))), Some(reference(9)));
             assert_eq!(cache.table(last + 1).lookup(&key(2), hash(&key(2))), None);
-            assert_eq!(cache.table(last + 1).lookup(&key(1), hash(&key(1))), Some(reference(9)), "it was seen since");
+            assert_eq!(
+                cache.table(last + 1).lookup(&key(1), hash(&key(1))),
+                Some(reference(9)),
+                "it was seen since"
+            );
         }
     }
 

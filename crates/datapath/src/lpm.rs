@@ -130,7 +130,9 @@ mod tests {
 
     fn plain(prefixes: &[(IpNet, u32)], address: IpAddr) -> Option<u32> {
         let covering = prefixes.iter().enumerate().filter(|(_, (prefix, _))| prefix.contains(&address));
-        covering.max_by_key(|(position, (prefix, _))| (prefix.prefix_len(), *position)).map(|(_, (_, value))| *value)
+        covering
+            .max_by_key(|(position, (prefix, _))| (prefix.prefix_len(), *position))
+            .map(|(_, (_, value))| *value)
     }
 
     fn v4_prefix() -> impl Strategy<Value = IpNet> {

@@ -91,7 +91,8 @@ fn replay(
 ) -> std::io::Result<()> {
     let config = EngineConfig { flow_cache: false, flow_cache_size: 2, idle_timeout: 1 };
     let counters = (Arc::new(EngineCounters::default()), Arc::new(LogicalCounters::new(snapshot)));
-    let mut engine = Engine::new(config, Arc::clone(snapshot), Arc::clone(neighbors), counters.0, counters.1)?;
+    let mut engine =
+        Engine::new(config, Arc::clone(snapshot), Arc::clone(neighbors), counters.0, counters.1)?;
     let mut batch: ArrayVec<HeapBuffer, BATCH> = ArrayVec::new();
     batch.push(HeapBuffer::new(frame, 2048));
     engine.process(port, &mut batch, Timestamp::from_secs(1), sink);
@@ -124,7 +125,9 @@ impl Sink {
             }
             (_, Some(kind)) => format!("handed to the control thread as {}", PuntKind::NAMES[kind.index()]),
             (Some(DropReason::Consumed), None) if !sent.is_empty() => sent,
-            (Some(reason), None) if sent.is_empty() => format!("dropped: {} ({})", reason.name(), reason.description()),
+            (Some(reason), None) if sent.is_empty() => {
+                format!("dropped: {} ({})", reason.name(), reason.description())
+            }
             _ => sent,
         }
     }
@@ -170,21 +173,25 @@ impl Names<'_> {
                 let name = format!("gateway {}", self.0.router(*router).name());
                 (name, route.as_ref().map_or_else(|| "no route".to_owned(), |route| self.route(route)))
             }
-            Step::EqualCost { chosen, of } => {
-                ("ecmp".to_owned(), format!("way {} of {of}, by the hash of addresses, protocol and ports", chosen + 1))
-            }
+            Step::EqualCost { chosen, of } => (
+                "ecmp".to_owned(),
+                format!("way {} of {of}, by the hash of addresses, protocol and ports", chosen + 1),
+            ),
             Step::Neighbor { key, mac } => {
                 let port = &self.0.plan().ports[key.port.index()].name;
                 let found = mac.map_or_else(|| "not resolved yet".to_owned(), |mac| format!("is {mac}"));
                 ("neighbor".to_owned(), format!("{} on {port} {found}", key.address))
             }
-            Step::Switch { segment, destination, place } => {
-                (format!("segment {}", self.0.segment(*segment).name), format!("{destination} is {}", self.place(place)))
-            }
+            Step::Switch { segment, destination, place } => (
+                format!("segment {}", self.0.segment(*segment).name),
+                format!("{destination} is {}", self.place(place)),
+            ),
             Step::Replicate { segment } => {
                 let segment = self.0.segment(*segment);
                 let (local, remote) = (segment.local.len(), segment.replication.len());
-                let detail = format!("a copy to each of {local} local workloads and {remote} remote TEPs but the sender");
+                let detail = format!(
+                    "a copy to each of {local} local workloads and {remote} remote TEPs but the sender"
+                );
                 (format!("segment {}", segment.name), detail)
             }
         }
@@ -207,8 +214,12 @@ impl Names<'_> {
                 format!("interface {interface} of {}{}", router.name(), tag(*vlan))
             }
             IngressKind::Uplink { interface: None, vlan } => format!("underlay uplink{}", tag(*vlan)),
-            IngressKind::SegmentOrigination { segment } => format!("segment {} itself", self.0.segment(*segment).name),
-            IngressKind::Origination { router } => format!("gateway {} itself", self.0.router(*router).name()),
+            IngressKind::SegmentOrigination { segment } => {
+                format!("segment {} itself", self.0.segment(*segment).name)
+            }
+            IngressKind::Origination { router } => {
+                format!("gateway {} itself", self.0.router(*router).name())
+            }
         }
     }
 
@@ -227,7 +238,9 @@ impl Names<'_> {
             Target::NextHops(hops) => {
                 let hop = |hop: &crate::snapshot::router::Hop| match hop.via {
                     HopVia::Interface(_) => hop.address.to_string(),
-                    HopVia::Segment(segment) => format!("{} on {}", hop.address, self.0.segment(segment).name),
+                    HopVia::Segment(segment) => {
+                        format!("{} on {}", hop.address, self.0.segment(segment).name)
+                    }
                 };
                 format!("next hop {}", hops.iter().map(hop).collect::<Vec<_>>().join(" or "))
             }
@@ -251,22 +264,34 @@ impl Names<'_> {
                 let hops = rewrite.header.map_or(0, |header| header.hops);
                 let ttl = if hops > 0 { format!(", time to live less {hops}") } else { String::new() };
                 match rewrite.egress {
-                    Egress::Port { port, .. } => format!("leave through {}{ttl}", self.0.plan().ports[port.index()].name),
+                    Egress::Port { port, .. } => {
+                        format!("leave through {}{ttl}", self.0.plan().ports[port.index()].name)
+                    }
                     Egress::Tunnel { tunnel, .. } => {
                         let tunnel = self.0.tunnel(tunnel);
                         let (vni, local, remote) = (tunnel.vni, tunnel.local, tunnel.remote);
-                        format!("encapsulate ({:?}, VNI {vni}, {local} to {remote}){ttl}", tunnel.encapsulation)
+                        format!(
+                            "encapsulate ({:?}, VNI {vni}, {local} to {remote}){ttl}",
+                            tunnel.encapsulation
+                        )
                     }
                 }
             }
             Decision::Replicate { .. } => "replicate".to_owned(),
             Decision::Deliver { .. } => "for this node itself".to_owned(),
-            Decision::SegmentNeighbor { .. } => "answer for what is known on the segment, otherwise switch".to_owned(),
+            Decision::SegmentNeighbor { .. } => {
+                "answer for what is known on the segment, otherwise switch".to_owned()
+            }
             Decision::UplinkNeighbor => "address resolution: the control thread's".to_owned(),
             Decision::Resolve(key) => format!("resolve {} first", key.address),
-            Decision::Unreachable { reason, .. } => format!("drop and tell the sender: {}", reason.description()),
+            Decision::Unreachable { reason, .. } => {
+                format!("drop and tell the sender: {}", reason.description())
+            }
             Decision::TtlExpired { router, .. } => {
-                format!("drop and tell the sender: the time to live runs out in {}", self.0.router(*router).name())
+                format!(
+                    "drop and tell the sender: the time to live runs out in {}",
+                    self.0.router(*router).name()
+                )
             }
             Decision::Drop(reason) => format!("drop: {}", reason.description()),
         }

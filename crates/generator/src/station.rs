@@ -159,7 +159,7 @@ impl Station {
         duration: Duration,
         others: &mut Others,
     ) -> u64 {
-        let per_second = self.cycles_per_second as u128;
+        let per_second = u128::from(self.cycles_per_second);
         let start = cycles();
         let last = (duration.as_nanos() * per_second / 1_000_000_000) as u64;
         let mut rounds = 0;

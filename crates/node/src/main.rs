@@ -13,7 +13,10 @@ use tracing_subscriber::EnvFilter;
 ///
 /// Ends on SIGTERM or SIGINT; takes the document again on SIGHUP. Talk to it with `sluice`.
 #[derive(Parser)]
-#[command(version, after_help = "Examples:\n  sluiced --config edge-1.yaml\n  sluiced --config edge-1.yaml --socket /tmp/edge-1.sock --log-format json\n\nEnvironment:\n  SLUICE_LOG      what is logged: error, warn, info (default), debug, trace, or a filter by target\n  SLUICE_RUN_DIR  where control sockets are made, /run/sluice by default")]
+#[command(
+    version,
+    after_help = "Examples:\n  sluiced --config edge-1.yaml\n  sluiced --config edge-1.yaml --socket /tmp/edge-1.sock --log-format json\n\nEnvironment:\n  SLUICE_LOG      what is logged: error, warn, info (default), debug, trace, or a filter by target\n  SLUICE_RUN_DIR  where control sockets are made, /run/sluice by default"
+)]
 struct Arguments {
     /// The node document, YAML or JSON.
     #[arg(long, value_name = "FILE")]
@@ -38,13 +41,16 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("SLUICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
     match arguments.log_format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().init(),
     }
     if let Some(feature) = missing_feature() {
-        eprintln!("sluiced: this processor has no {feature}; sluiced is built for x86-64-v3 (Haswell, Zen and later)");
+        eprintln!(
+            "sluiced: this processor has no {feature}; sluiced is built for x86-64-v3 (Haswell, Zen and later)"
+        );
         return ExitCode::FAILURE;
     }
     match run(&Options { config: arguments.config, socket: arguments.socket }) {
@@ -57,16 +63,18 @@ fn main() -> ExitCode {
 }
 
 /// The first of the instruction sets that the data path is compiled for and that this processor does not have.
+#[cfg(target_arch = "x86_64")]
 fn missing_feature() -> Option<&'static str> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let features = [
-            ("AVX2", std::is_x86_feature_detected!("avx2")),
-            ("BMI2", std::is_x86_feature_detected!("bmi2")),
-            ("SSE4.2", std::is_x86_feature_detected!("sse4.2")),
-        ];
-        return features.into_iter().find(|(_, present)| !present).map(|(name, _)| name);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
+    let features = [
+        ("AVX2", std::is_x86_feature_detected!("avx2")),
+        ("BMI2", std::is_x86_feature_detected!("bmi2")),
+        ("SSE4.2", std::is_x86_feature_detected!("sse4.2")),
+    ];
+    features.into_iter().find(|(_, present)| !present).map(|(name, _)| name)
+}
+
+/// Other processors have whatever the compiler was told to use.
+#[cfg(not(target_arch = "x86_64"))]
+fn missing_feature() -> Option<&'static str> {
     None
 }

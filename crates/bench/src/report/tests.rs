@@ -65,14 +65,15 @@ fn a_core_that_waits_or_a_near_ceiling_means_the_generator_is_the_limit() {
 }
 
 #[test]
-fn the_ratio_is_to_open_vswitch_in_the_same_case() {
-    let ours = Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0)], None);
-    let theirs = Row::new(&CASE, "ovs-dpdk", &[sample(5_010, 400, 1.0)], None);
-    let other = Row::new(&Case { size: 128, ..CASE }, "sluice", &[sample(5_010, 100, 1.0)], None);
-    let rows = [ours, theirs, other];
-    assert_eq!(rows.iter().map(|row| ratio(row, &rows)).collect::<Vec<_>>(), [Some(0.5), None, None]);
-    let text = peers_table(&conditions_of_a_test(), &rows);
-    assert!(text.contains("0.50") && text.contains("ordinary scheduler"), "{text}");
+fn a_comparison_shows_devices_side_by_side() {
+    let ours = Row::new(&CASE, "sluice", &[sample(5_010, 200, 1.0)], None).with_ratio(Some(0.5));
+    let theirs = Row::new(&CASE, "ovs-dpdk", &[sample(2_510, 400, 1.0)], None);
+    let text = peers_table(&conditions_of_a_test(), &[ours, theirs]);
+    for part in
+        ["sluice", "ovs-dpdk", "5.00", "2.50", "0.50", "ordinary scheduler", "load average 0.5 to 1.2"]
+    {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
 }
 
 #[test]

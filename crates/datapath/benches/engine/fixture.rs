@@ -8,11 +8,11 @@ use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_intent::plan::*;
 use sluice_wire::{MacAddr, Vni};
 
-pub type Frame = Vec<u8>;
+pub(crate) type Frame = Vec<u8>;
 
 /// Which way packets go through the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     Encap,
     Decap,
     EncapIpv6,
@@ -32,7 +32,7 @@ const VNI: u32 = 71680;
 const WORKLOADS: u16 = 20;
 
 impl Direction {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Encap => "encap IPv4",
             Self::Decap => "decap IPv4",
@@ -41,7 +41,7 @@ impl Direction {
         }
     }
 
-    pub fn port(self) -> PortIndex {
+    pub(crate) fn port(self) -> PortIndex {
         match self {
             Self::Encap | Self::EncapIpv6 => UPLINK,
             Self::Decap | Self::DecapIpv6 => DOWNLINK,
@@ -70,9 +70,12 @@ fn port(name: &str) -> Port {
     Port { name: name.into(), kind, mtu: 1700, mac: None, queues: 1 }
 }
 
-pub fn snapshot() -> Snapshot {
+pub(crate) fn snapshot() -> Snapshot {
     let hop = |address: &str| NextHop { address: address.parse().expect("address"), via: Via::Interface(0) };
-    let route = |prefix: &str, next: &str| StaticRoute { prefix: prefix.parse().expect("prefix"), next_hops: vec![hop(next)] };
+    let route = |prefix: &str, next: &str| StaticRoute {
+        prefix: prefix.parse().expect("prefix"),
+        next_hops: vec![hop(next)],
+    };
     let plan = Plan {
         name: "edge-1".into(),
         role: Role::Edge,
@@ -86,7 +89,10 @@ pub fn snapshot() -> Snapshot {
             huge_pages: HugePages::Auto,
         },
         ports: vec![port("fp-eth0"), port("fp-eth1")],
-        uplinks: vec![Uplink { name: "uplink-1".into(), port: UPLINK }, Uplink { name: "uplink-2".into(), port: DOWNLINK }],
+        uplinks: vec![
+            Uplink { name: "uplink-1".into(), port: UPLINK },
+            Uplink { name: "uplink-2".into(), port: DOWNLINK },
+        ],
         teps: vec![Tep {
             name: "tep-1".into(),
             address: "172.16.0.1/24".parse().expect("prefix"),
@@ -102,7 +108,10 @@ pub fn snapshot() -> Snapshot {
             tep: Some(TepIndex(0)),
             mtu: 1500,
             gateway: Some(GatewayIndex(0)),
-            gateway_addresses: vec!["10.10.20.1/24".parse().expect("prefix"), "2001:db8:20::1/64".parse().expect("prefix")],
+            gateway_addresses: vec![
+                "10.10.20.1/24".parse().expect("prefix"),
+                "2001:db8:20::1/64".parse().expect("prefix"),
+            ],
             replication: Replication::Source,
             remote_teps: vec![HOST_TEP.into()],
         }],
@@ -122,7 +131,10 @@ pub fn snapshot() -> Snapshot {
                     name: "up".into(),
                     uplink: UplinkIndex(0),
                     vlan: None,
-                    addresses: vec!["192.0.2.2/24".parse().expect("prefix"), "2001:db8:2::2/64".parse().expect("prefix")],
+                    addresses: vec![
+                        "192.0.2.2/24".parse().expect("prefix"),
+                        "2001:db8:2::2/64".parse().expect("prefix"),
+                    ],
                     mtu: 1500,
                 }],
                 transit: None,
@@ -135,7 +147,7 @@ pub fn snapshot() -> Snapshot {
     Snapshot::compile(Arc::new(plan), &facts, 1, 0x5eed).expect("the fixture compiles")
 }
 
-pub fn neighbors(_: &Snapshot) -> NeighborTable {
+pub(crate) fn neighbors(_: &Snapshot) -> NeighborTable {
     let mut table = NeighborTable::default();
     let mut set = |port, address: &str, mac| {
         let address: IpAddr = address.parse().expect("address");
@@ -148,7 +160,7 @@ pub fn neighbors(_: &Snapshot) -> NeighborTable {
 }
 
 /// One 60-byte frame for each flow (74 bytes for IPv6), in an order that visits workloads in turn.
-pub fn frames(direction: Direction, flows: usize) -> Vec<Frame> {
+pub(crate) fn frames(direction: Direction, flows: usize) -> Vec<Frame> {
     (0..flows as u32).map(|flow| frame(direction, flow)).collect()
 }
 
@@ -157,7 +169,9 @@ fn frame(direction: Direction, flow: u32) -> Frame {
     let tester = flow / u32::from(WORKLOADS);
     let v4 = Ipv4Addr::from(0xc612_0000 + tester);
     match direction {
-        Direction::Encap => ethernet(UPLINK_MAC, TESTER_MAC, 0x0800, &udp4(v4, workload_v4(workload), 1024, 5001, 18)),
+        Direction::Encap => {
+            ethernet(UPLINK_MAC, TESTER_MAC, 0x0800, &udp4(v4, workload_v4(workload), 1024, 5001, 18))
+        }
         Direction::EncapIpv6 => {
             ethernet(UPLINK_MAC, TESTER_MAC, 0x86dd, &udp6(tester_v6(tester), workload_v6(workload), 12))
         }

@@ -1,6 +1,7 @@
 //! What the engine costs alone: cycles and allocations a packet, with the flow cache and without, for few flows and for many.
 //!
-//! `cargo bench -p sluice-datapath` prints the table; `-- --json` prints it as JSON. Packets are 60-byte frames in heap memory; I/O is
+//! `cargo bench -p sluice-datapath` prints the table; `-- --quick` leaves out the large numbers of flows, `-- --packets 16384` makes the rows short
+//! (for a profiler), and `-- decap` keeps the rows whose direction says so. Packets are 60-byte frames in heap memory; I/O is
 //! not in the figures. Each row is the median over rounds of batches of 64; the time stamp counter is read around
 //! [`Engine::process`] alone, so that laying out the packets is not counted.
 
@@ -20,7 +21,7 @@ use sluice_intent::plan::PortIndex;
 
 use fixture::{Direction, Frame, frames};
 
-/// Packets measured for each row at least.
+/// Packets measured for each row, unless the command line says otherwise.
 const PACKETS: usize = 4 << 20;
 /// Rounds that the packets of a row are divided into; the median round counts.
 const ROUNDS: usize = 16;
@@ -109,7 +110,7 @@ struct Row {
     hit_rate: f64,
 }
 
-fn measure(direction: Direction, flows: usize, cache: bool) -> std::io::Result<Row> {
+fn measure(direction: Direction, flows: usize, cache: bool, total: usize) -> std::io::Result<Row> {
     let snapshot = Arc::new(fixture::snapshot());
     let neighbors = Arc::new(fixture::neighbors(&snapshot));
     let counters = Arc::new(EngineCounters::default());
@@ -148,11 +149,11 @@ fn measure(direction: Direction, flows: usize, cache: bool) -> std::io::Result<R
     let mut rounds = Vec::with_capacity(ROUNDS);
     let allocated = allocation_counter::measure(|| {
         for _ in 0..ROUNDS {
-            rounds.push(run(PACKETS / ROUNDS, &mut sink));
+            rounds.push(run(total / ROUNDS, &mut sink));
         }
     });
     let packets = (sink.sent - sent) as f64;
-    assert_eq!(packets as usize, PACKETS, "every packet must be forwarded");
+    assert_eq!(packets as usize, total, "every packet must be forwarded");
     rounds.sort_by(f64::total_cmp);
     Ok(Row {
         direction,
@@ -164,17 +165,49 @@ fn measure(direction: Direction, flows: usize, cache: bool) -> std::io::Result<R
     })
 }
 
-fn main() -> std::io::Result<()> {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let mut rows = Vec::new();
-    for direction in [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6] {
-        rows.push(measure(direction, 1_280, true)?);
-        rows.push(measure(direction, 1_280, false)?);
-    }
-    if !quick {
-        for flows in [16_384, 262_144, 1_900_000] {
-            rows.push(measure(Direction::Encap, flows, true)?);
+/// What the command line asks for.
+struct Selection {
+    quick: bool,
+    packets: usize,
+    words: Vec<String>,
+}
+
+impl Selection {
+    fn from_arguments() -> Self {
+        let mut selection = Self { quick: false, packets: PACKETS, words: Vec::new() };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--quick" => selection.quick = true,
+                "--packets" => {
+                    let number = arguments.next().and_then(|number| number.parse().ok());
+                    selection.packets = number.unwrap_or(PACKETS).next_multiple_of(BATCH * ROUNDS);
+                }
+                // What cargo adds.
+                "--bench" => {}
+                _ => selection.words.push(argument),
+            }
         }
+        selection
+    }
+
+    fn rows(&self) -> Vec<(Direction, usize, bool)> {
+        let directions = [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6];
+        let mut rows: Vec<_> =
+            directions.into_iter().flat_map(|d| [(d, 1_280, true), (d, 1_280, false)]).collect();
+        if !self.quick {
+            rows.extend([16_384, 262_144, 1_900_000].map(|flows| (Direction::Encap, flows, true)));
+        }
+        rows.retain(|(direction, ..)| self.words.iter().all(|word| direction.name().contains(word.as_str())));
+        rows
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let selection = Selection::from_arguments();
+    let mut rows = Vec::new();
+    for (direction, flows, cache) in selection.rows() {
+        rows.push(measure(direction, flows, cache, selection.packets)?);
     }
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
@@ -190,9 +223,10 @@ fn main() -> std::io::Result<()> {
         ]);
     }
     println!("{table}");
-    for pair in rows.chunks(2).take(4) {
-        if let [on, off] = pair {
-            println!("{}: the cache saves {:.0} % of the cycles", on.direction.name(), (1.0 - on.cycles / off.cycles) * 100.0);
+    for [on, off] in rows.as_chunks::<2>().0 {
+        if on.cache && !off.cache {
+            let saved = (1.0 - on.cycles / off.cycles) * 100.0;
+            println!("{}: the cache saves {saved:.0} % of the cycles", on.direction.name());
         }
     }
     Ok(())

@@ -134,7 +134,9 @@ impl Engine {
     pub fn set_neighbors(&mut self, neighbors: Arc<NeighborTable>) -> Arc<NeighborTable> {
         let state = &mut self.state;
         let logical = &state.logical;
-        state.rewrites.drop_stale_neighbors(&neighbors, |rewrite, compiled| account(logical, rewrite, compiled));
+        state
+            .rewrites
+            .drop_stale_neighbors(&neighbors, |rewrite, compiled| account(logical, rewrite, compiled));
         std::mem::replace(&mut state.neighbors, neighbors)
     }
 
@@ -178,7 +180,8 @@ impl Engine {
         if state.cache_enabled {
             for position in 0..batch.len() {
                 if let Outcome::Miss = scratch.outcome[position]
-                    && let Some(found) = table.lookup(&scratch.parsed[position].key, scratch.table_hash[position])
+                    && let Some(found) =
+                        table.lookup(&scratch.parsed[position].key, scratch.table_hash[position])
                 {
                     state.rewrites.prefetch(found);
                     scratch.outcome[position] = Outcome::Hit(found);
@@ -202,7 +205,9 @@ impl Engine {
                         state.miss(port, parsed, flow_hash, scratch.table_hash[position], buffer, io);
                     }
                 }
-                Outcome::Miss => state.miss(port, parsed, flow_hash, scratch.table_hash[position], buffer, io),
+                Outcome::Miss => {
+                    state.miss(port, parsed, flow_hash, scratch.table_hash[position], buffer, io)
+                }
                 Outcome::Drop(reason) => state.discard(reason, buffer, io),
             }
         }
@@ -211,7 +216,13 @@ impl Engine {
     }
 
     /// Sends a packet that a gateway of this node originates: an Ethernet frame whose MAC addresses do not matter.
-    pub fn originate<B: PacketBuffer, T: Transmit<B>>(&mut self, gateway: GatewayIndex, buffer: B, now: Timestamp, io: &mut T) {
+    pub fn originate<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        gateway: GatewayIndex,
+        buffer: B,
+        now: Timestamp,
+        io: &mut T,
+    ) {
         self.state.now = now;
         self.state.originate(RouterId(gateway.0), buffer, io);
     }
@@ -221,9 +232,14 @@ impl Engine {
     pub fn housekeeping(&mut self, now: Timestamp) {
         let state = &mut self.state;
         let (second, logical) = (now.as_secs(), &state.logical);
-        state.rewrites.collect(HOUSEKEEPING_STEP, second, u64::from(state.idle_timeout), |rewrite, compiled| {
-            account(logical, rewrite, compiled);
-        });
+        state.rewrites.collect(
+            HOUSEKEEPING_STEP,
+            second,
+            u64::from(state.idle_timeout),
+            |rewrite, compiled| {
+                account(logical, rewrite, compiled);
+            },
+        );
         state.live_flows += state.cache.sweep(state.swept, HOUSEKEEPING_STEP, second);
         state.swept += HOUSEKEEPING_STEP;
         if state.swept >= state.cache.size() {

@@ -102,7 +102,14 @@ impl State {
                 self.answer_error(error, reason, router, arrival, slow, io);
             }
             Decision::TtlExpired { router, arrival } => {
-                self.answer_error(icmp::Error::TimeExceeded, DropReason::TtlExpired, router, arrival, slow, io);
+                self.answer_error(
+                    icmp::Error::TimeExceeded,
+                    DropReason::TtlExpired,
+                    router,
+                    arrival,
+                    slow,
+                    io,
+                );
             }
             Decision::Drop(reason) => self.discard(reason, slow.buffer, io),
         }
@@ -139,7 +146,13 @@ impl State {
     }
 
     /// Fragments the packet, or tells the sender the MTU. The time to live comes first (RFC 1812 section 5.2.1.2).
-    fn too_big<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, compiled: &Compiled, slow: Slow<B>, io: &mut T) {
+    fn too_big<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        rewrite: &Rewrite,
+        compiled: &Compiled,
+        slow: Slow<B>,
+        io: &mut T,
+    ) {
         let mut last = LastRouter(None);
         let decision = decide(self.view(), &slow.parsed.key, slow.ttl(), &mut last);
         if let Decision::TtlExpired { .. } = decision {
@@ -154,20 +167,26 @@ impl State {
         }
         let (flow_hash, logical) = (slow.flow_hash, std::sync::Arc::clone(&self.logical));
         let mut expired = false;
-        let sent = fragment::fragment(slow.buffer.data(), &slow.parsed, rewrite.mtu, io, |mut buffer: B, parsed, io| {
-            let mut compiled = compiled.clone();
-            match compiled.replay(&mut buffer, parsed, flow_hash) {
-                Ok(()) => {
-                    (compiled.packets, compiled.bytes) = (1, buffer.data().len() as u64);
-                    super::account(&logical, rewrite, &compiled);
-                    io.transmit(compiled.port, buffer);
+        let sent = fragment::fragment(
+            slow.buffer.data(),
+            &slow.parsed,
+            rewrite.mtu,
+            io,
+            |mut buffer: B, parsed, io| {
+                let mut compiled = compiled.clone();
+                match compiled.replay(&mut buffer, parsed, flow_hash) {
+                    Ok(()) => {
+                        (compiled.packets, compiled.bytes) = (1, buffer.data().len() as u64);
+                        super::account(&logical, rewrite, &compiled);
+                        io.transmit(compiled.port, buffer);
+                    }
+                    Err(refused) => {
+                        expired |= refused == Refused::TtlExpired;
+                        io.discard(DropReason::TtlExpired, buffer);
+                    }
                 }
-                Err(refused) => {
-                    expired |= refused == Refused::TtlExpired;
-                    io.discard(DropReason::TtlExpired, buffer);
-                }
-            }
-        });
+            },
+        );
         match (sent, expired) {
             (true, false) => io.discard(DropReason::Consumed, slow.buffer),
             (_, true) => self.ttl_expired(slow, io),
@@ -217,18 +236,26 @@ impl State {
         io: &mut T,
     ) {
         let from = self.snapshot.ingress(slow.parsed.key.ingress()).kind;
-        let macs = slow.buffer.data().get(usize::from(slow.parsed.frame)..).and_then(<[u8]>::first_chunk::<12>).copied();
+        let macs = slow
+            .buffer
+            .data()
+            .get(usize::from(slow.parsed.frame)..)
+            .and_then(<[u8]>::first_chunk::<12>)
+            .copied();
         match icmp::deliver(&mut slow.buffer, &slow.parsed) {
             Ok(()) => {}
             Err(icmp::Undelivered::Drop(reason)) => return self.discard(reason, slow.buffer, io),
             Err(icmp::Undelivered::Error(error)) => {
-                let Some(router) = router else { return self.discard(DropReason::NoService, slow.buffer, io) };
+                let Some(router) = router else {
+                    return self.discard(DropReason::NoService, slow.buffer, io);
+                };
                 return self.answer_error(error, DropReason::NoService, router, arrival, slow, io);
             }
         }
         // A reply from or to a link-local address, or from a TEP, goes back the way it came; any other is routed.
         let ends = [slow.parsed.key.source(), slow.parsed.key.destination()];
-        let on_link = ends.iter().any(|end| matches!(end, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local()));
+        let on_link =
+            ends.iter().any(|end| matches!(end, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local()));
         match router {
             Some(router) if !on_link => self.originate(router, slow.buffer, io),
             _ => {
@@ -243,7 +270,12 @@ impl State {
     }
 
     /// ARP or neighbour discovery on a segment: answered, or switched like any other frame.
-    fn segment_neighbor<B: PacketBuffer, T: Transmit<B>>(&mut self, id: SegmentId, mut slow: Slow<B>, io: &mut T) {
+    fn segment_neighbor<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        id: SegmentId,
+        mut slow: Slow<B>,
+        io: &mut T,
+    ) {
         let snapshot = std::sync::Arc::clone(&self.snapshot);
         let from = snapshot.ingress(slow.parsed.key.ingress()).kind;
         let segment = snapshot.segment(id);
@@ -278,7 +310,13 @@ impl State {
     }
 
     /// Sends an untagged frame that answers one from `from` back to where that came from.
-    fn send_back<B: PacketBuffer, T: Transmit<B>>(&mut self, from: IngressKind, entry: Entry, mut buffer: B, io: &mut T) {
+    fn send_back<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        from: IngressKind,
+        entry: Entry,
+        mut buffer: B,
+        io: &mut T,
+    ) {
         match (from, entry) {
             (IngressKind::Workload { port, vlan, .. }, _) => {
                 if vlan != 0 && !respond::insert_tag(&mut buffer, vlan) {
@@ -327,7 +365,12 @@ impl State {
     }
 
     /// Routes a packet that a gateway of this node sends.
-    pub(super) fn originate<B: PacketBuffer, T: Transmit<B>>(&mut self, router: RouterId, buffer: B, io: &mut T) {
+    pub(super) fn originate<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        router: RouterId,
+        buffer: B,
+        io: &mut T,
+    ) {
         let Some(ingress) = self.snapshot.origination(router) else {
             return self.discard(DropReason::NoRoute, buffer, io);
         };
@@ -354,7 +397,9 @@ impl State {
                 // A proxy's frame has no place where it could be fed in again.
                 Entry::Port(_) => self.discard(DropReason::NeighborUnreachable, slow.buffer, io),
             },
-            Decision::Drop(reason) | Decision::Unreachable { reason, .. } => self.discard(reason, slow.buffer, io),
+            Decision::Drop(reason) | Decision::Unreachable { reason, .. } => {
+                self.discard(reason, slow.buffer, io)
+            }
             // What the node sends is neither for itself nor for everybody.
             _ => self.discard(DropReason::NoReceiver, slow.buffer, io),
         }

@@ -58,7 +58,8 @@ fn parse_tunnel(snapshot: &Snapshot, ingress: &Ingress, data: &[u8], parsed: &mu
         return false;
     }
     let addresses = word(header, 26);
-    if !ingress.teps_v4.contains(&((addresses >> 32) as u32)) || !snapshot.is_remote_tep_v4(addresses as u32) {
+    if !ingress.teps_v4.contains(&((addresses >> 32) as u32)) || !snapshot.is_remote_tep_v4(addresses as u32)
+    {
         return false;
     }
     let tunnel = &header[42..50];
@@ -82,7 +83,13 @@ fn parse_tunnel(snapshot: &Snapshot, ingress: &Ingress, data: &[u8], parsed: &mu
 
 /// The frame at offset `AT`, of a packet that ends at `end`.
 #[inline(always)]
-fn parse_inner<const AT: usize>(ingress: &Ingress, id: IngressId, data: &[u8], end: usize, parsed: &mut Parsed) -> bool {
+fn parse_inner<const AT: usize>(
+    ingress: &Ingress,
+    id: IngressId,
+    data: &[u8],
+    end: usize,
+    parsed: &mut Parsed,
+) -> bool {
     let Some(frame) = data.get(AT..) else { return false };
     let Some(header) = frame.first_chunk::<V4>() else { return false };
     let destination = word(header, 0) & MAC;

@@ -79,7 +79,8 @@ pub(crate) fn decide(view: View<'_>, key: &FlowKey, ttl: Option<u8>, tracer: &mu
         }
         IngressKind::SegmentOrigination { segment } => switch::from_gateway(view, key, segment),
         IngressKind::Origination { router } => {
-            let start = route::Start { router, arrival: Addresses::default(), first_hop_counts: false, ttl: None };
+            let start =
+                route::Start { router, arrival: Addresses::default(), first_hop_counts: false, ttl: None };
             route::route(view, key, start, tracer)
         }
     }

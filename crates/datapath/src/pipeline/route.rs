@@ -41,7 +41,12 @@ struct Way<'a> {
 pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut impl Tracer) -> Decision {
     let (source, destination) = (key.source(), key.destination());
     let refused = is_martian_source(source) || is_link_local_v6(source);
-    if refused && !matches!(view.snapshot.ingress(key.ingress()).kind, crate::snapshot::IngressKind::Origination { .. }) {
+    if refused
+        && !matches!(
+            view.snapshot.ingress(key.ingress()).kind,
+            crate::snapshot::IngressKind::Origination { .. }
+        )
+    {
         return Decision::Drop(DropReason::MartianSource);
     }
     if is_martian_destination(destination) {
@@ -128,7 +133,13 @@ impl Way<'_> {
     }
 
     /// To a neighbour on an uplink interface.
-    fn to_interface(&self, router: &Router, interface: u16, address: IpAddr, tracer: &mut impl Tracer) -> Decision {
+    fn to_interface(
+        &self,
+        router: &Router,
+        interface: u16,
+        address: IpAddr,
+        tracer: &mut impl Tracer,
+    ) -> Decision {
         let Some(interface) = router.interfaces.get(usize::from(interface)) else {
             return self.unreachable(DropReason::NoRoute);
         };
@@ -185,9 +196,9 @@ fn is_link_local_v4(address: IpAddr) -> bool {
 /// Destinations that are not routed.
 fn is_martian_destination(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => {
-            v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0,
+        IpAddr::V6(v6) => {
+            v6.is_loopback() || v6.is_multicast() || v6.is_unspecified() || v6.is_unicast_link_local()
         }
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_multicast() || v6.is_unspecified() || v6.is_unicast_link_local(),
     }
 }

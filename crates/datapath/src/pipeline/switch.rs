@@ -36,14 +36,21 @@ pub(super) fn from_segment(
             }
             return Decision::Deliver { router: Some(gateway.router), arrival: gateway.source };
         }
-        let start = route::Start { router: gateway.router, arrival: gateway.source, first_hop_counts: true, ttl };
+        let start =
+            route::Start { router: gateway.router, arrival: gateway.source, first_hop_counts: true, ttl };
         return route::route(view, key, start, tracer);
     }
     to_mac(view, key, from, id, tracer)
 }
 
 /// A frame for a MAC address on the segment that is not the gateway's.
-pub(crate) fn to_mac(view: View<'_>, key: &FlowKey, from: IngressKind, id: SegmentId, tracer: &mut impl Tracer) -> Decision {
+pub(crate) fn to_mac(
+    view: View<'_>,
+    key: &FlowKey,
+    from: IngressKind,
+    id: SegmentId,
+    tracer: &mut impl Tracer,
+) -> Decision {
     let destination = key.destination_mac();
     match view.snapshot.segment(id).macs.get(&destination) {
         Some(place) => {
@@ -73,13 +80,25 @@ pub(crate) fn bridge(view: View<'_>, key: &FlowKey, from: IngressKind, place: Pl
         IngressKind::Workload { vlan, .. } => vlan != 0 || key.flags() & PRIORITY_TAG != 0,
         _ => false,
     };
-    let header = Header { destination: key.destination_mac(), source: key.source_mac(), ethertype: key.ethertype(), hops: 0 };
+    let header = Header {
+        destination: key.destination_mac(),
+        source: key.source_mac(),
+        ethertype: key.ethertype(),
+        hops: 0,
+    };
     let rewrite = |retag: bool, egress, mtu, neighbor| {
-        Decision::Forward(Rewrite { ingress: key.ingress(), header: retag.then_some(header), egress, mtu, neighbor })
+        Decision::Forward(Rewrite {
+            ingress: key.ingress(),
+            header: retag.then_some(header),
+            egress,
+            mtu,
+            neighbor,
+        })
     };
     match place {
         Place::Local { port, vlan } => {
-            if matches!(from, IngressKind::Workload { port: same, vlan: tag, .. } if (same, tag) == (port, vlan)) {
+            if matches!(from, IngressKind::Workload { port: same, vlan: tag, .. } if (same, tag) == (port, vlan))
+            {
                 return Decision::Drop(DropReason::Hairpin);
             }
             rewrite(tagged || vlan != 0, Egress::Port { port, vlan }, u16::MAX, None)
@@ -90,9 +109,12 @@ pub(crate) fn bridge(view: View<'_>, key: &FlowKey, from: IngressKind, place: Pl
             }
             let tunnel = view.snapshot.tunnel(id);
             match view.neighbors.resolve(&tunnel.next_hop) {
-                Some((neighbor, destination)) => {
-                    rewrite(tagged, Egress::Tunnel { tunnel: id, destination }, tunnel.inner_mtu(), Some(neighbor))
-                }
+                Some((neighbor, destination)) => rewrite(
+                    tagged,
+                    Egress::Tunnel { tunnel: id, destination },
+                    tunnel.inner_mtu(),
+                    Some(neighbor),
+                ),
                 None => Decision::Resolve(tunnel.next_hop),
             }
         }

@@ -40,7 +40,10 @@ pub(crate) fn answer(segment: &Segment, from: IngressKind, packet: &[u8]) -> Ans
 
 /// Who has an address, and whether it is this node that says so.
 pub(crate) enum Owner {
-    Known { mac: MacAddr, gateway: bool },
+    Known {
+        mac: MacAddr,
+        gateway: bool,
+    },
     /// Ask the segment.
     Unknown,
     /// Somebody else answers.

@@ -84,7 +84,9 @@ pub(crate) fn deliver<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Resul
         (Some(true), _) => {}
         (Some(false), _) => return Err(Undelivered::Drop(DropReason::BadChecksum)),
         (None, IpProtocol::UDP | IpProtocol::TCP) => return Err(Undelivered::Error(Error::PortUnreachable)),
-        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => return Err(Undelivered::Drop(DropReason::NoService)),
+        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => {
+            return Err(Undelivered::Drop(DropReason::NoService));
+        }
         (None, _) => return Err(Undelivered::Error(Error::ProtocolUnreachable)),
     }
     let Some(data) = buffer.replace_front(usize::from(parsed.network), 14) else {
@@ -121,7 +123,8 @@ fn is_echo_request(packet: &[u8]) -> Option<bool> {
     }
     let message = packet.get(40..)?;
     let echo = packet.get(6) == Some(&IpProtocol::ICMPV6.0) && message.len() >= 8 && message[..2] == [128, 0];
-    let (source, destination) = (packet.get(8..)?.first_chunk::<16>()?, packet.get(24..)?.first_chunk::<16>()?);
+    let (source, destination) =
+        (packet.get(8..)?.first_chunk::<16>()?, packet.get(24..)?.first_chunk::<16>()?);
     echo.then(|| PseudoHeader::ipv6((*source).into(), (*destination).into()).verify_icmpv6(message))
 }
 
@@ -164,7 +167,9 @@ pub(crate) fn may_answer(data: &[u8], parsed: &Parsed) -> bool {
     let network = usize::from(parsed.network);
     let packet = data.get(network..network + usize::from(parsed.network_length)).unwrap_or(&[]);
     let unicast = |address: IpAddr| match address {
-        IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback()),
+        IpAddr::V4(v4) => {
+            !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback())
+        }
         IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified() || v6.is_loopback()),
     };
     if !unicast(key.source()) || !unicast(key.destination()) {

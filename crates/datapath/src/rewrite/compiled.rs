@@ -118,7 +118,12 @@ impl Compiled {
 
     /// Changes the packet. On refusal it is unchanged.
     #[inline(always)]
-    pub(crate) fn replay<B: PacketBuffer>(&self, buffer: &mut B, parsed: &Parsed, flow_hash: u64) -> Result<(), Refused> {
+    pub(crate) fn replay<B: PacketBuffer>(
+        &self,
+        buffer: &mut B,
+        parsed: &Parsed,
+        flow_hash: u64,
+    ) -> Result<(), Refused> {
         if parsed.network_length > self.mtu {
             return Err(Refused::TooBig);
         }
@@ -306,7 +311,8 @@ fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, hops: u8) 
     if !parsed.key.is_ipv6() {
         // RFC 1624 equation 3.
         let after = u16::from_be_bytes([header[0], header[1]]);
-        let sum = u32::from(!u16::from_be_bytes([header[10], header[11]])) + u32::from(!before) + u32::from(after);
+        let sum =
+            u32::from(!u16::from_be_bytes([header[10], header[11]])) + u32::from(!before) + u32::from(after);
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
         [header[10], header[11]] = (!(sum as u16)).to_be_bytes();

@@ -83,7 +83,12 @@ impl RewriteTable {
     }
 
     /// The slot of a rewrite, compiled now if it is new. `None` if the table is full.
-    pub(crate) fn intern(&mut self, rewrite: &Rewrite, snapshot: &Snapshot, second: u64) -> Option<RewriteRef> {
+    pub(crate) fn intern(
+        &mut self,
+        rewrite: &Rewrite,
+        snapshot: &Snapshot,
+        second: u64,
+    ) -> Option<RewriteRef> {
         if let Some(index) = self.index.get(rewrite) {
             let index = *index as usize;
             return Some(RewriteRef::new(index, self.slots[index].epoch));
@@ -130,7 +135,11 @@ impl RewriteTable {
     }
 
     /// Frees the rewrites whose neighbour is gone or has another address.
-    pub(crate) fn drop_stale_neighbors(&mut self, neighbors: &NeighborTable, mut retire: impl FnMut(&Rewrite, &Compiled)) {
+    pub(crate) fn drop_stale_neighbors(
+        &mut self,
+        neighbors: &NeighborTable,
+        mut retire: impl FnMut(&Rewrite, &Compiled),
+    ) {
         let stale = |rewrite: &Rewrite| {
             let Some(id) = rewrite.neighbor else { return false };
             let used = match (rewrite.egress, rewrite.header) {
@@ -144,7 +153,13 @@ impl RewriteTable {
 
     /// Takes the counts of the next `step` rewrites, and frees those among them that no packet has used for `timeout` seconds: no live flow
     /// names them.
-    pub(crate) fn collect(&mut self, step: usize, second: u64, timeout: u64, mut count: impl FnMut(&Rewrite, &Compiled)) {
+    pub(crate) fn collect(
+        &mut self,
+        step: usize,
+        second: u64,
+        timeout: u64,
+        mut count: impl FnMut(&Rewrite, &Compiled),
+    ) {
         let start = if self.collected < self.slots.len() { self.collected } else { 0 };
         let end = (start + step).min(self.slots.len());
         self.collected = end;
@@ -161,7 +176,11 @@ impl RewriteTable {
         }
     }
 
-    fn free_where(&mut self, doomed: impl Fn(&Rewrite) -> bool, retire: &mut impl FnMut(&Rewrite, &Compiled)) {
+    fn free_where(
+        &mut self,
+        doomed: impl Fn(&Rewrite) -> bool,
+        retire: &mut impl FnMut(&Rewrite, &Compiled),
+    ) {
         for index in 0..self.slots.len() {
             if let Some(rewrite) = self.sources[index].filter(&doomed) {
                 retire(&rewrite, &self.slots[index]);
@@ -223,7 +242,13 @@ mod tests {
         let (id, destination) = neighbors.resolve(&key(neighbor))?;
         let header = Header { destination, source: mac(99, 0), ethertype: EtherType::IPV4, hops: 0 };
         let egress = Egress::Port { port: PortIndex(0), vlan: 0 };
-        Some(Rewrite { ingress: IngressId(ingress), header: Some(header), egress, mtu: 1500, neighbor: Some(id) })
+        Some(Rewrite {
+            ingress: IngressId(ingress),
+            header: Some(header),
+            egress,
+            mtu: 1500,
+            neighbor: Some(id),
+        })
     }
 
     /// The destination MAC address that the rewrite writes.

@@ -7,8 +7,8 @@ use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use ipnet::IpNet;
 use sluice_intent::plan::{
-    Encapsulation, Gateway, Location, NextHop, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex, Tier,
-    Transit, Via,
+    Encapsulation, Gateway, Location, NextHop, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex,
+    Tier, Transit, Via,
 };
 use sluice_wire::{MacAddr, Vni};
 
@@ -17,8 +17,8 @@ use super::router::{Hop, HopVia, Link, Origin, Route, RouterInterface, Target, T
 use super::segment::{Addresses, Place, SegmentGateway};
 use super::tunnel::vni_key;
 use super::{
-    ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment, SegmentId, Snapshot,
-    Tunnel, TunnelId,
+    ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment,
+    SegmentId, Snapshot, Tunnel, TunnelId,
 };
 use crate::flow::mac_to_word;
 use crate::lpm::Lpm;
@@ -28,7 +28,9 @@ use crate::neighbor::NeighborKey;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// The facts of some port are missing.
-    #[error("the plan has {planned} ports, but {given} are open; open every port before the plan is compiled")]
+    #[error(
+        "the plan has {planned} ports, but {given} are open; open every port before the plan is compiled"
+    )]
     Ports {
         /// Ports of the plan.
         planned: usize,
@@ -36,7 +38,9 @@ pub enum CompileError {
         given: usize,
     },
     /// More TEPs than one uplink can carry.
-    #[error("port '{port}' carries more than {TEPS_PER_INGRESS} TEPs of one family on one VLAN; move some to another uplink")]
+    #[error(
+        "port '{port}' carries more than {TEPS_PER_INGRESS} TEPs of one family on one VLAN; move some to another uplink"
+    )]
     Teps {
         /// The port.
         port: String,
@@ -46,7 +50,12 @@ pub enum CompileError {
 impl Snapshot {
     /// Compiles `plan` for ports with these facts, in the plan's order. `generation` must grow from snapshot to snapshot; `seed` makes
     /// the flow hashes of this node differ from those of others.
-    pub fn compile(plan: Arc<Plan>, facts: &[PortFacts], generation: u64, seed: u64) -> Result<Self, CompileError> {
+    pub fn compile(
+        plan: Arc<Plan>,
+        facts: &[PortFacts],
+        generation: u64,
+        seed: u64,
+    ) -> Result<Self, CompileError> {
         if facts.len() != plan.ports.len() {
             return Err(CompileError::Ports { planned: plan.ports.len(), given: facts.len() });
         }
@@ -92,8 +101,10 @@ fn remote_teps(plan: &Plan) -> (Vec<(u32, ())>, Vec<u128>) {
         Location::RemoteTep(address) => Some(address),
         Location::Port { .. } => None,
     });
-    let of_routers = plan.gateways.iter().filter_map(transit_of).flat_map(|transit| transit.service_routers.iter());
-    let mut all: Vec<IpAddr> = of_segments.chain(of_workloads).chain(of_routers.map(|router| router.tep)).collect();
+    let of_routers =
+        plan.gateways.iter().filter_map(transit_of).flat_map(|transit| transit.service_routers.iter());
+    let mut all: Vec<IpAddr> =
+        of_segments.chain(of_workloads).chain(of_routers.map(|router| router.tep)).collect();
     all.retain(|remote| plan.teps.iter().all(|tep| tep.address.addr() != *remote));
     all.sort_unstable();
     all.dedup();
@@ -125,11 +136,18 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     /// The tunnel of a VNI to a remote TEP, through the pinned local TEP or another of the remote TEP's family.
-    fn tunnel(&mut self, vni: Vni, encapsulation: Encapsulation, pinned: Option<TepIndex>, remote: IpAddr) -> Option<TunnelId> {
+    fn tunnel(
+        &mut self,
+        vni: Vni,
+        encapsulation: Encapsulation,
+        pinned: Option<TepIndex>,
+        remote: IpAddr,
+    ) -> Option<TunnelId> {
         if let Some(id) = self.tunnel_ids.get(&(vni, remote)) {
             return Some(*id);
         }
-        let usable = |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
+        let usable =
+            |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
         let all = (0..self.plan.teps.len() as u16).map(TepIndex);
         let tep = pinned.filter(usable).or_else(|| all.into_iter().find(usable))?;
         let local = &self.plan.teps[tep.index()];
@@ -170,7 +188,9 @@ impl Compiler<'_> {
                 segment.local.push((port, vlan));
             }
             segment.macs.insert(workload.mac, place);
-            segment.workloads.extend(workload.addresses.iter().map(|address| (*address, (workload.mac, place))));
+            segment
+                .workloads
+                .extend(workload.addresses.iter().map(|address| (*address, (workload.mac, place))));
         }
         segments
     }
@@ -248,7 +268,8 @@ impl Compiler<'_> {
             };
             routes.push(route.prefix.trunc(), target, Origin::Static);
         }
-        let own = transit_of(gateway).and_then(|transit| transit.service_routers.iter().find(|r| r.edge == plan.name));
+        let own = transit_of(gateway)
+            .and_then(|transit| transit.service_routers.iter().find(|r| r.edge == plan.name));
         let own: Vec<IpAddr> = own.map_or_else(Vec::new, |router| router.addresses.clone());
         let own_hosts: Vec<IpNet> = own.iter().copied().map(IpNet::from).collect();
         routes.hosts(&own_hosts, &Target::Local, Origin::Connected);
@@ -259,7 +280,8 @@ impl Compiler<'_> {
             routes.hosts(&interface.subnets, &Target::Local, Origin::Connected);
         }
         let table = |v4: bool| {
-            let numbered = routes.0.iter().zip(0..).filter(move |(route, _)| route.prefix.addr().is_ipv4() == v4);
+            let numbered =
+                routes.0.iter().zip(0..).filter(move |(route, _)| route.prefix.addr().is_ipv4() == v4);
             Lpm::build(numbered.map(|(route, number)| (route.prefix, number)))
         };
         Router {
@@ -326,7 +348,9 @@ impl Compiler<'_> {
         }
         for (number, gateway) in plan.gateways.iter().enumerate() {
             let Some(transit) = transit_of(gateway) else { continue };
-            let Some(own) = transit.service_routers.iter().find(|router| router.edge == plan.name) else { continue };
+            let Some(own) = transit.service_routers.iter().find(|router| router.edge == plan.name) else {
+                continue;
+            };
             let id = self.add(IngressKind::Transit { router: RouterId(number as u16) }, own.mac, true);
             vnis.push((vni_key(transit.vni.into(), transit.encapsulation), id.0));
         }
@@ -370,8 +394,12 @@ impl Compiler<'_> {
             };
             let ingress = &mut self.ingresses[id.0 as usize];
             let full = match tep.address.addr() {
-                IpAddr::V4(address) => ingress.teps_v4.try_push(u32::from_le_bytes(address.octets())).is_err(),
-                IpAddr::V6(address) => ingress.teps_v6.try_push(u128::from_le_bytes(address.octets())).is_err(),
+                IpAddr::V4(address) => {
+                    ingress.teps_v4.try_push(u32::from_le_bytes(address.octets())).is_err()
+                }
+                IpAddr::V6(address) => {
+                    ingress.teps_v6.try_push(u128::from_le_bytes(address.octets())).is_err()
+                }
             };
             if full {
                 return Err(CompileError::Teps { port: plan.ports[port.index()].name.clone() });
@@ -383,7 +411,9 @@ impl Compiler<'_> {
     fn originations(&mut self) -> Vec<IngressId> {
         let count = self.plan.gateways.len() as u16;
         let mac = self.plan.router_mac;
-        (0..count).map(|number| self.add(IngressKind::Origination { router: RouterId(number) }, mac, true)).collect()
+        (0..count)
+            .map(|number| self.add(IngressKind::Origination { router: RouterId(number) }, mac, true))
+            .collect()
     }
 
     fn segment_originations(&mut self) -> Vec<IngressId> {
@@ -428,8 +458,12 @@ fn linked_routes(plan: &Plan, tier0: RouterId, routes: &mut Routes) {
     }
 }
 
-fn connected_segments(plan: &Plan, router: RouterId) -> impl Iterator<Item = (SegmentIndex, &sluice_intent::plan::Segment)> {
-    let numbered = plan.segments.iter().enumerate().map(|(number, segment)| (SegmentIndex(number as u16), segment));
+fn connected_segments(
+    plan: &Plan,
+    router: RouterId,
+) -> impl Iterator<Item = (SegmentIndex, &sluice_intent::plan::Segment)> {
+    let numbered =
+        plan.segments.iter().enumerate().map(|(number, segment)| (SegmentIndex(number as u16), segment));
     numbered.filter(move |(_, segment)| segment.gateway.is_some_and(|gateway| gateway.0 == router.0))
 }
 

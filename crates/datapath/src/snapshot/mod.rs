@@ -94,13 +94,13 @@ impl Snapshot {
         self.ingresses.iter().enumerate().map(|(position, ingress)| (IngressId(position as u32), ingress))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tunnel_ingress(&self, key: u32) -> Option<IngressId> {
         self.vnis.get(key).map(IngressId)
     }
 
     /// Whether an IPv4 address (wire order, loaded little-endian) is the TEP of another node.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_remote_tep_v4(&self, address: u32) -> bool {
         self.remote_teps_v4.get(address).is_some()
     }

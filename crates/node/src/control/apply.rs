@@ -53,8 +53,11 @@ fn differences(old: &Plan, new: &Plan) -> Vec<String> {
     let mut changes = Vec::new();
     let mut part = |what: &str, (added, removed, changed): (usize, usize, usize)| {
         let counts = [(added, "added"), (removed, "removed"), (changed, "changed")];
-        let said: Vec<String> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, verb)| format!("{count} {verb}")).collect();
+        let said: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, verb)| format!("{count} {verb}"))
+            .collect();
         if !said.is_empty() {
             changes.push(format!("{what}: {}", said.join(", ")));
         }
@@ -72,8 +75,13 @@ fn differences(old: &Plan, new: &Plan) -> Vec<String> {
 }
 
 /// Items added, removed and changed, told apart by name.
-fn compare<T: PartialEq + Debug>(old: &[T], new: &[T], name: impl Fn(&T) -> &String) -> (usize, usize, usize) {
+fn compare<T: PartialEq + Debug>(
+    old: &[T],
+    new: &[T],
+    name: impl Fn(&T) -> &String,
+) -> (usize, usize, usize) {
     let before: std::collections::HashMap<&String, &T> = old.iter().map(|item| (name(item), item)).collect();
-    let kept: Vec<bool> = new.iter().filter_map(|item| before.get(name(item)).map(|old| *old == item)).collect();
+    let kept: Vec<bool> =
+        new.iter().filter_map(|item| before.get(name(item)).map(|old| *old == item)).collect();
     (new.len() - kept.len(), old.len() - kept.len(), kept.iter().filter(|same| !**same).count())
 }

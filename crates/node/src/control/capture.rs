@@ -71,13 +71,15 @@ impl Node {
     ) -> anyhow::Result<oneshot::Receiver<anyhow::Result<Captured>>> {
         let known = || self.plan.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
         let number = self.plan.ports.iter().position(|port| port.name == interface);
-        let number = number.with_context(|| format!("there is no port '{interface}'; this node has {}", known()))?;
+        let number =
+            number.with_context(|| format!("there is no port '{interface}'; this node has {}", known()))?;
         if let Some(running) = &self.captures.0 {
             anyhow::bail!("a capture to {} is running; end it first", running.file.display());
         }
         let dataplane = self.dataplane.as_mut().context("the data plane is not running")?;
-        let created = File::create(&file)
-            .with_context(|| format!("{} cannot be written; name a file that the node may create", file.display()))?;
+        let created = File::create(&file).with_context(|| {
+            format!("{} cannot be written; name a file that the node may create", file.display())
+        })?;
         let header = PcapHeader {
             datalink: DataLink::ETHERNET,
             ts_resolution: TsResolution::NanoSecond,
@@ -165,7 +167,9 @@ impl Running {
                 let since = clock.at(frame.cycles.wrapping_sub(epoch.0)).as_nanos();
                 let timestamp = epoch.1 + Duration::from_nanos(since);
                 let packet = PcapPacket::new(timestamp, frame.length, frame.frame.data());
-                writer.write_packet(&packet).with_context(|| format!("{} cannot be written", file.display()))?;
+                writer
+                    .write_packet(&packet)
+                    .with_context(|| format!("{} cannot be written", file.display()))?;
                 *written += 1;
             }
         }

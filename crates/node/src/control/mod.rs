@@ -42,15 +42,18 @@ pub struct Options {
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let plan = read_document(&options.config)?;
     let eal = start_eal(&plan)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no event loop")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no event loop")?;
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, serve(options, plan, eal))
 }
 
 fn read_document(path: &std::path::Path) -> anyhow::Result<Plan> {
-    let text = std::fs::read(path)
-        .with_context(|| format!("{} cannot be read; name the node document with --config", path.display()))?;
-    sluice_intent::parse_bytes(&text, &path.display().to_string()).map_err(|problems| anyhow::anyhow!("{problems}"))
+    let text = std::fs::read(path).with_context(|| {
+        format!("{} cannot be read; name the node document with --config", path.display())
+    })?;
+    sluice_intent::parse_bytes(&text, &path.display().to_string())
+        .map_err(|problems| anyhow::anyhow!("{problems}"))
 }
 
 fn start_eal(plan: &Plan) -> anyhow::Result<Eal> {
@@ -77,7 +80,9 @@ fn start_eal(plan: &Plan) -> anyhow::Result<Eal> {
 async fn serve(options: &Options, plan: Plan, eal: Eal) -> anyhow::Result<()> {
     let path = options.socket.clone().unwrap_or_else(|| sluice_control::default_socket(&plan.name));
     let listener = socket::listen(&path)?;
-    let node = Rc::new(RefCell::new(Node::start(eal, plan)?));
+    // A node that does not start leaves no socket.
+    let node = Node::start(eal, plan).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+    let node = Rc::new(RefCell::new(node));
     let accept = tokio::task::spawn_local(socket::accept(listener, Rc::clone(&node)));
     tracing::info!(socket = %path.display(), "ready");
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -103,7 +108,9 @@ async fn serve(options: &Options, plan: Plan, eal: Eal) -> anyhow::Result<()> {
 fn reload(options: &Options, node: &RefCell<Node>) {
     let applied = read_document(&options.config).and_then(|plan| node.borrow_mut().apply(plan));
     match applied {
-        Ok(applied) => tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken"),
+        Ok(applied) => {
+            tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken")
+        }
         Err(error) => tracing::error!("the document was refused, nothing has changed: {error:#}"),
     }
 }

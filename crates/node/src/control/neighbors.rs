@@ -8,7 +8,9 @@ use sluice_datapath::snapshot::Snapshot;
 use sluice_datapath::snapshot::router::{HopVia, Target};
 use sluice_dpdk::Mbuf;
 use sluice_intent::plan::{Plan, PortIndex, Tier};
-use sluice_protocols::neighbor::{self as protocol, Action, Interface, Link, NeighborView, Resolver, ResolverConfig};
+use sluice_protocols::neighbor::{
+    self as protocol, Action, Interface, Link, NeighborView, Resolver, ResolverConfig,
+};
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::{EtherType, VlanId};
 
@@ -86,7 +88,8 @@ impl Neighbors {
         let now = timestamp(clock);
         match punt.kind {
             PuntKind::Resolve(key) => {
-                let waiting = Waiting { worker, entry: punt.entry, generation: snapshot.generation(), packet };
+                let waiting =
+                    Waiting { worker, entry: punt.entry, generation: snapshot.generation(), packet };
                 self.resolver.resolve(protocol_key(key), waiting, now);
             }
             PuntKind::Arp | PuntKind::NeighborDiscovery => {
@@ -105,7 +108,9 @@ impl Neighbors {
         while let Some(action) = self.resolver.next_action() {
             match action {
                 Action::Send { link, frame } => send(dataplane, link, &frame),
-                Action::Resolved { key, mac } => Arc::make_mut(&mut self.table).set(datapath_key(&key), Some(mac)),
+                Action::Resolved { key, mac } => {
+                    Arc::make_mut(&mut self.table).set(datapath_key(&key), Some(mac))
+                }
                 Action::Lost { key } => Arc::make_mut(&mut self.table).set(datapath_key(&key), None),
                 Action::Release { packet, .. } => released.push(packet),
                 Action::Discard { .. } => self.unreachable += 1,
@@ -118,7 +123,7 @@ impl Neighbors {
             self.published = self.table.version();
             for worker in &mut dataplane.workers {
                 // One copy each, so that no worker ever frees a table.
-                worker.command(Command::Neighbors(Arc::clone(&self.table)));
+                worker.deliver(Command::Neighbors(Arc::clone(&self.table)));
             }
         }
         // Behind the table that resolves them, in the same ring.

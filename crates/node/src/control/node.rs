@@ -105,12 +105,12 @@ impl Node {
         for worker in &mut dataplane.workers {
             let logical = Arc::new(LogicalCounters::new(&self.snapshot));
             worker.logical = Arc::clone(&logical);
-            let mut command = Command::Install { snapshot: Arc::clone(&self.snapshot), logical };
-            // The ring has room unless the worker hangs; a snapshot must not be lost.
-            while let Err(rtrb::PushError::Full(back)) = worker.commands.push(command) {
-                command = back;
-                std::thread::yield_now();
-            }
+            worker.deliver(Command::Install { snapshot: Arc::clone(&self.snapshot), logical });
+        }
+        // Whoever is told that the document is in force may send at once: no packet from then on meets the old one.
+        let generation = self.snapshot.generation();
+        for worker in &dataplane.workers {
+            worker.wait_for_generation(generation);
         }
         self.neighbors.configure(&self.snapshot, dataplane);
     }
@@ -120,7 +120,7 @@ impl Node {
         self.flow_cache = enabled;
         if let Some(dataplane) = &mut self.dataplane {
             for worker in &mut dataplane.workers {
-                worker.command(Command::EnableFlowCache(enabled));
+                worker.deliver(Command::EnableFlowCache(enabled));
             }
         }
     }
@@ -132,7 +132,9 @@ impl Node {
         self.close();
         if let Err(error) = self.open(plan, rings, flow_cache) {
             self.open(&old_plan, old_rings, old_flow_cache).map_err(|second| {
-                anyhow::anyhow!("{error:#}; and the ports that were open could not be opened again: {second:#}")
+                anyhow::anyhow!(
+                    "{error:#}; and the ports that were open could not be opened again: {second:#}"
+                )
             })?;
             return Err(error);
         }
@@ -181,14 +183,19 @@ impl Node {
 }
 
 /// Compiles a plan for the ports of a data plane.
-pub(super) fn compile(plan: &Arc<Plan>, dataplane: &Dataplane, generation: u64) -> anyhow::Result<Arc<Snapshot>> {
+pub(super) fn compile(
+    plan: &Arc<Plan>,
+    dataplane: &Dataplane,
+    generation: u64,
+) -> anyhow::Result<Arc<Snapshot>> {
     let snapshot = Snapshot::compile(Arc::clone(plan), &dataplane.facts(), generation, seed(&plan.name))?;
     Ok(Arc::new(snapshot))
 }
 
 /// The seed of the flow hashes: the same for a node whenever it starts, different from node to node (FNV-1a of its name).
 fn seed(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn add_totals(totals: &mut TunnelTotals, snapshot: &Snapshot, logical: &LogicalCounters) {

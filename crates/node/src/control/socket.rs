@@ -21,15 +21,20 @@ const LONGEST_REQUEST: u64 = 80 << 20;
 /// Listens on a path; takes over the socket of a node that is gone, never that of one that lives.
 pub(super) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("{} cannot be made; name another socket with --socket", directory.display()))?;
+        std::fs::create_dir_all(directory).with_context(|| {
+            format!("{} cannot be made; name another socket with --socket", directory.display())
+        })?;
     }
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        anyhow::bail!("another node answers on {}; stop it, or name another socket with --socket", path.display());
+        anyhow::bail!(
+            "another node answers on {}; stop it, or name another socket with --socket",
+            path.display()
+        );
     }
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("{} is in the way and cannot be removed", path.display()));
+            return Err(error)
+                .with_context(|| format!("{} is in the way and cannot be removed", path.display()));
         }
         _ => {}
     }
@@ -68,7 +73,9 @@ async fn serve(stream: UnixStream, node: Rc<RefCell<Node>>) {
         }
         let reply = match serde_json::from_str(&line) {
             Ok(request) => answer(request, &node, &mut read).await,
-            Err(error) => Reply::Error(format!("the request cannot be read: {error}; use the sluice of this version")),
+            Err(error) => {
+                Reply::Error(format!("the request cannot be read: {error}; use the sluice of this version"))
+            }
         };
         if send(&mut write, &reply).await.is_err() {
             return;

@@ -39,9 +39,17 @@ pub(super) fn trace(node: &Node, packet: TracePacket) -> anyhow::Result<Trace> {
     let name = |port: PortIndex| node.plan.ports[port.index()].name.as_str();
     Ok(Trace {
         packet: format!("on {}: {}", name(port), dissect(&frame)),
-        steps: report.stages.into_iter().map(|stage| TraceStep { stage: stage.name, detail: stage.detail }).collect(),
+        steps: report
+            .stages
+            .into_iter()
+            .map(|stage| TraceStep { stage: stage.name, detail: stage.detail })
+            .collect(),
         verdict: report.verdict,
-        output: report.frames.iter().map(|(port, frame)| format!("{}: {}", name(*port), dissect(frame))).collect(),
+        output: report
+            .frames
+            .iter()
+            .map(|(port, frame)| format!("{}: {}", name(*port), dissect(frame)))
+            .collect(),
     })
 }
 
@@ -53,9 +61,11 @@ fn port_named(node: &Node, name: &str) -> anyhow::Result<PortIndex> {
 }
 
 fn hexadecimal(text: &str) -> anyhow::Result<Vec<u8>> {
-    let digits: String = text.chars().filter(|character| !character.is_whitespace() && *character != ':').collect();
+    let digits: String =
+        text.chars().filter(|character| !character.is_whitespace() && *character != ':').collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or(""), 16).ok();
-    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect();
+    let bytes: Option<Vec<u8>> =
+        digits.as_bytes().chunks(2).map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect();
     bytes.context("a frame is two hexadecimal digits a byte")
 }
 
@@ -71,10 +81,12 @@ fn from_workload(
         anyhow::bail!("workload '{name}' is on another node; trace there");
     };
     let source = workload.addresses.iter().find(|address| address.is_ipv4() == destination.is_ipv4());
-    let source = source.with_context(|| format!("workload '{name}' has no address of the destination's family"))?;
+    let source =
+        source.with_context(|| format!("workload '{name}' has no address of the destination's family"))?;
     let on_segment = segment.gateway_addresses.iter().any(|subnet| subnet.contains(&destination));
     let gateway = segment.gateway_addresses.iter().any(|own| own.addr() == destination);
-    let neighbor = |other: &&Workload| other.segment == workload.segment && other.addresses.contains(&destination);
+    let neighbor =
+        |other: &&Workload| other.segment == workload.segment && other.addresses.contains(&destination);
     let mac = if on_segment && !gateway {
         let found = node.plan.workloads.iter().find(neighbor);
         found.with_context(|| format!("no workload on segment '{}' has {destination}", segment.name))?.mac
@@ -109,7 +121,8 @@ fn build(
         }
         _ => anyhow::bail!("source {source} and destination {destination} are of different families"),
     };
-    let (ports, header) = ((payload.source_port, payload.destination_port), transport_header(payload.protocol));
+    let (ports, header) =
+        ((payload.source_port, payload.destination_port), transport_header(payload.protocol));
     frame = match (payload.protocol, source.is_ipv4()) {
         (TraceProtocol::Udp, _) => frame.udp(ports.0, ports.1),
         (TraceProtocol::Tcp, _) => frame.tcp(ports.0, ports.1, TcpFlags::SYN),

@@ -11,6 +11,8 @@ const FRAME_OVERHEAD: u32 = 14 + 8;
 const HEADROOM: u32 = 128;
 /// Bytes that DPDK keeps for a buffer besides its data.
 const BUFFER_OVERHEAD: u32 = 128 + 64;
+/// Bytes of a page that is not huge.
+const ORDINARY_PAGE: u32 = 4096;
 /// Buffers that a worker and the control thread keep in flight: bursts, caches, punted packets, captures.
 const IN_FLIGHT: u32 = 2048;
 /// Buffers that an AF_XDP queue keeps for the kernel for good.
@@ -35,16 +37,25 @@ pub(super) fn keeps_buffers(kind: &PortKind) -> bool {
 
 impl Sizing {
     /// Divides the plan's memory.
-    pub(super) fn of(plan: &Plan, rings: Rings, workers: u16) -> Result<Self, DataplaneError> {
+    pub(super) fn of(
+        plan: &Plan,
+        rings: Rings,
+        workers: u16,
+        huge_pages: bool,
+    ) -> Result<Self, DataplaneError> {
         let mtu = plan.ports.iter().map(|port| u32::from(port.mtu)).max().unwrap_or(1500);
-        let data_room = (HEADROOM + (mtu + FRAME_OVERHEAD).next_multiple_of(64).max(2048)).min(u32::from(u16::MAX));
-        let pool = |count| MempoolConfig { count, cache: CACHE, data_room: data_room as u16, numa_node: None };
+        let data_room =
+            (HEADROOM + (mtu + FRAME_OVERHEAD).next_multiple_of(64).max(2048)).min(u32::from(u16::MAX));
+        let pool =
+            |count| MempoolConfig { count, cache: CACHE, data_room: data_room as u16, numa_node: None };
         let workers = u32::from(workers);
         let keeping = plan.ports.iter().filter(|port| keeps_buffers(&port.kind)).count() as u32;
         let own_count = workers * (KERNEL_BUFFERS + u32::from(rings.rx)) + IN_FLIGHT;
         let per_port = workers * (u32::from(rings.rx) + u32::from(rings.tx));
         let needed = (plan.ports.len() as u32 - keeping) * per_port + (workers + 1) * IN_FLIGHT;
-        let buffer = data_room + BUFFER_OVERHEAD;
+        let bytes = data_room + BUFFER_OVERHEAD;
+        // No buffer crosses the end of a page; in a huge one that makes no difference.
+        let buffer = if huge_pages { bytes } else { bytes.next_multiple_of(ORDINARY_PAGE) };
         let memory_mib = plan.dataplane.memory_mib;
         // A fifth is left for rings, drivers and the allocator.
         let budget = u64::from(memory_mib) * (1 << 20) * 4 / 5 / u64::from(buffer);

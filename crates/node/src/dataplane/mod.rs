@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
-use sluice_dpdk::{CoreSet, Eal, Mempool, Port, PortInfo};
+use sluice_dpdk::{CoreSet, Eal, MemoryBacking, Mempool, MempoolError, Port, PortInfo};
 use sluice_intent::plan::Plan;
 use sluice_wire::MacAddr;
 
@@ -20,14 +20,13 @@ pub(crate) use workers::{PUNT_RING, WorkerHandle};
 /// Why the data plane could not be opened. Each is one sentence with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DataplaneError {
-    /// A port.
-    #[error(transparent)]
-    Port(#[from] sluice_dpdk::PortError),
-    /// Packet memory.
-    #[error(transparent)]
-    Mempool(#[from] sluice_dpdk::MempoolError),
+    /// A port, or packet memory. The sentence has its cause in it, so that none is told twice.
+    #[error("{0}")]
+    Device(String),
     /// A core that this machine does not have or this process may not use.
-    #[error("dataplane.cores: core {core} does not exist or is not allowed here: the cores of this process are {available}")]
+    #[error(
+        "dataplane.cores: core {core} does not exist or is not allowed here: the cores of this process are {available}"
+    )]
     Core {
         /// The core.
         core: u16,
@@ -64,7 +63,25 @@ pub(crate) enum DataplaneError {
     },
     /// Memory for the tables of a worker, or its thread.
     #[error("a worker could not be started: {0}; free memory or lower dataplane.flow-cache.size")]
-    Worker(#[from] std::io::Error),
+    Worker(String),
+}
+
+impl From<sluice_dpdk::PortError> for DataplaneError {
+    fn from(error: sluice_dpdk::PortError) -> Self {
+        Self::Device(error.to_string())
+    }
+}
+
+impl From<MempoolError> for DataplaneError {
+    fn from(error: MempoolError) -> Self {
+        Self::Device(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for DataplaneError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Worker(error.to_string())
+    }
 }
 
 /// Settings that the CLI may change until the next restart.
@@ -99,7 +116,8 @@ impl Dataplane {
     pub(crate) fn open(eal: &Eal, plan: &Plan, rings: Rings, restarts: u32) -> Result<Self, DataplaneError> {
         let cores = cores(plan)?;
         let workers = cores.len() as u16;
-        let sizing = memory::Sizing::of(plan, rings, workers)?;
+        let huge_pages = matches!(eal.memory_backing(), MemoryBacking::HugePages { .. });
+        let sizing = memory::Sizing::of(plan, rings, workers, huge_pages)?;
         let pool = Mempool::new(eal, &format!("packets-{restarts}"), sizing.shared)?;
         let (mut ports, mut queues) = (Vec::new(), Vec::new());
         for planned in &plan.ports {

@@ -1,6 +1,7 @@
 //! Makes workers, and holds the control thread's ends of their rings.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use arrayvec::ArrayVec;
@@ -13,7 +14,9 @@ use sluice_dpdk::{Eal, Mempool, Queues, RxQueue, TxQueue};
 use sluice_intent::plan::{Plan, PortIndex, PortKind};
 
 use super::DataplaneError;
-use crate::worker::{Command, CycleClock, Idle, PortIo, Punted, Receiver, Retired, Worker, WorkerCounters, WorkerIo};
+use crate::worker::{
+    Command, CycleClock, Idle, PortIo, Punted, Receiver, Retired, Worker, WorkerCounters, WorkerIo,
+};
 
 /// Packets of the ring from a worker to the control thread.
 pub(crate) const PUNT_RING: usize = 512;
@@ -40,6 +43,24 @@ impl WorkerHandle {
     /// Sends a command; false, and the command is lost, if the worker is too far behind to take it.
     pub(crate) fn command(&mut self, command: Command) -> bool {
         self.commands.push(command).is_ok()
+    }
+
+    /// Sends a command that must not be lost: waits for room where the worker is behind.
+    pub(crate) fn deliver(&mut self, mut command: Command) {
+        while let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
+            if self.commands.is_abandoned() {
+                return;
+            }
+            command = back;
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until the worker decides with the snapshot of this generation: a batch, or an idle worker's sleep. Gives up if the worker ended.
+    pub(crate) fn wait_for_generation(&self, generation: u64) {
+        while self.counters.generation.load(Ordering::Acquire) < generation && !self.commands.is_abandoned() {
+            std::thread::yield_now();
+        }
     }
 
     /// Ends the worker and waits for it.
@@ -102,10 +123,17 @@ pub(super) fn start(
     let (retired_out, retired) = RingBuffer::new(RETIRED_RING);
     let engine_counters = Arc::new(EngineCounters::default());
     let logical = Arc::new(LogicalCounters::new(snapshot));
-    let counters = Arc::new(WorkerCounters { engine: Arc::clone(&engine_counters), ..WorkerCounters::default() });
-    let engine =
-        Engine::new(config, Arc::clone(snapshot), Arc::clone(neighbors), engine_counters, Arc::clone(&logical))?;
-    let transmit = queues.transmit.into_iter().map(|queue| PortIo { queue, waiting: ArrayVec::new() }).collect();
+    let counters =
+        Arc::new(WorkerCounters { engine: Arc::clone(&engine_counters), ..WorkerCounters::default() });
+    let engine = Engine::new(
+        config,
+        Arc::clone(snapshot),
+        Arc::clone(neighbors),
+        engine_counters,
+        Arc::clone(&logical),
+    )?;
+    let transmit =
+        queues.transmit.into_iter().map(|queue| PortIo { queue, waiting: ArrayVec::new() }).collect();
     let receivers: Vec<Receiver> =
         queues.receive.into_iter().map(|(port, queue, cold)| Receiver { port, queue, cold }).collect();
     let receive_queues = receivers.len() as u16;

@@ -47,7 +47,17 @@ impl WorkerIo {
         counters: Arc<WorkerCounters>,
     ) -> Self {
         let limits = PUNTS_PER_SECOND.map(PuntLimit::new);
-        Self { ports, touched: 0, discarded: ArrayVec::new(), pool, punts, limits, clock, capture: None, counters }
+        Self {
+            ports,
+            touched: 0,
+            discarded: ArrayVec::new(),
+            pool,
+            punts,
+            limits,
+            clock,
+            capture: None,
+            counters,
+        }
     }
 
     /// Sends a frame of the control thread.

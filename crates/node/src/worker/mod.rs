@@ -13,6 +13,7 @@ mod io;
 mod message;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use arrayvec::ArrayVec;
@@ -42,6 +43,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) received: Counter,
     pub(crate) transmitted: Counter,
     pub(crate) engine: Arc<EngineCounters>,
+    /// Generation of the snapshot in use, 0 until the first is installed: packets received after it was written are decided with it.
+    pub(crate) generation: AtomicU64,
 }
 
 /// Turns the time stamp counter into nanoseconds.
@@ -62,7 +65,7 @@ impl CycleClock {
     }
 
     pub(crate) fn at(self, cycles: u64) -> Timestamp {
-        Timestamp::from_nanos((u128::from(cycles) * u128::from(self.scale) >> 32) as u64)
+        Timestamp::from_nanos(((u128::from(cycles) * u128::from(self.scale)) >> 32) as u64)
     }
 
     pub(crate) fn now(self) -> Timestamp {
@@ -159,7 +162,9 @@ impl Worker {
             let now = self.clock.now();
             match command {
                 Command::Install { snapshot, logical } => {
+                    let generation = snapshot.generation();
                     let (snapshot, logical) = self.engine.install(snapshot, logical);
+                    self.counters.generation.store(generation, Ordering::Release);
                     self.retire(Retired::Snapshot { snapshot, logical });
                 }
                 Command::Neighbors(table) => {

@@ -58,7 +58,7 @@ fn a_right_document_is_taken_and_what_changed_is_told() {
     let other = changed(&other, documents::WEB_2_LINE, &documents::WEB_2_LINE.replace(".20}", ".21}"));
     let applied = node.apply(&other);
     assert_eq!(applied.generation, 3);
-    assert_eq!(applied.changes, ["workloads: 1 added, 1 changed"]);
+    assert_eq!(applied.changes, ["segments: 1 changed", "workloads: 1 added, 1 changed"]);
     assert_eq!(node.status().generation, 3);
     let switches = answer!(node, &Request::GetLogicalSwitches, LogicalSwitches);
     assert_eq!(switches[0].remote_workloads, 3);
@@ -67,7 +67,10 @@ fn a_right_document_is_taken_and_what_changed_is_told() {
 
     let off = changed(&good, "flow-cache: {", "flow-cache: {enabled: false, ");
     let applied = node.apply(&off);
-    assert_eq!(applied.changes, ["workloads: 1 removed, 1 changed", "dataplane: 1 changed"]);
+    assert_eq!(
+        applied.changes,
+        ["segments: 1 changed", "workloads: 1 removed, 1 changed", "dataplane: 1 changed"]
+    );
     assert!(!answer!(node, &Request::GetFlowCacheConfig, FlowCacheConfig).enabled);
 }
 
@@ -76,8 +79,7 @@ fn the_document_of_another_node_is_refused() {
     let node = Node::start_in(quiet_folder());
     let other = changed(&documents::on_files(node.folder()), "name: node-1", "name: node-2");
     let said = node.refused(&apply(&other));
-    let expected =
-        "the document is for node 'node-2' and this node is 'node-1'; apply it there, or start sluiced with it";
+    let expected = "the document is for node 'node-2' and this node is 'node-1'; apply it there, or start sluiced with it";
     assert_eq!(said, expected);
     assert_eq!((node.status().name.as_str(), node.status().generation), ("node-1", 1));
 }
@@ -86,10 +88,10 @@ fn the_document_of_another_node_is_refused() {
 fn a_change_of_ports_says_that_it_restarts_the_data_plane() {
     let node = Node::start_in(quiet_folder());
     let good = documents::on_files(node.folder());
-    let applied = node.apply(&changed(&good, "web-1-out.pcap, mtu: 1500", "web-1-out.pcap, mtu: 1400"));
+    let applied = node.apply(&changed(&good, "web-1-out.pcap, mtu: 1500", "web-1-out.pcap, mtu: 1600"));
     let restarted = "the data plane was restarted, since ports, cores or memory changed";
     assert_eq!(applied.changes, ["ports: 1 changed", restarted]);
-    assert_eq!(answer!(node, &Request::GetPhysicalPorts, PhysicalPorts)[0].mtu, 1400);
+    assert_eq!(answer!(node, &Request::GetPhysicalPorts, PhysicalPorts)[0].mtu, 1600);
 
     let rings = changed(&good, "dataplane: {", "dataplane: {ring-size: {rx: 1024, tx: 512}, ");
     let applied = node.apply(&rings);
@@ -106,10 +108,17 @@ fn ports_that_cannot_be_opened_leave_the_old_ones_forwarding() {
         let node = Node::start(&good);
         let before = answers(&node);
         let said = node.refused(&apply(&changed(&good, "interface: db-1", "interface: db-7")));
-        assert!(said.contains("port `db-1`: interface db-7 does not exist in this network namespace"), "{said}");
+        assert!(
+            said.contains("port `db-1`: interface db-7 does not exist in this network namespace"),
+            "{said}"
+        );
         let said = node.refused(&apply(&changed(&good, "dataplane: {", "dataplane: {cores: [1023], ")));
         assert!(said.contains("core 1023 does not exist"), "{said}");
-        let said = node.refused(&apply(&changed(&good, "dataplane: {", "dataplane: {ring-size: {rx: 4096, tx: 4096}, ")));
+        let said = node.refused(&apply(&changed(
+            &good,
+            "dataplane: {",
+            "dataplane: {ring-size: {rx: 4096, tx: 4096}, ",
+        )));
         assert!(said.contains("dataplane.memory-mib: the rings of the ports need"), "{said}");
         wait_for("the ports to be as before", || (answers(&node) == before).then_some(()));
         let frame = numbered(WEB_1, DB_1.0, 1);
@@ -151,7 +160,9 @@ fn a_restart_reads_the_files_of_pcap_ports_again() {
     let frame = numbered(WEB_1, DB_1.0, 7);
     crate::forwarding::write_pcap(&folder.path().join("web-1-in.pcap"), std::slice::from_ref(&frame));
     let mut node = Node::start_in(folder);
-    let received = || answer!(node, &Request::GetPhysicalPortStats { name: "web-1".into() }, PhysicalPortStats).rx_packets;
+    let received = || {
+        answer!(node, &Request::GetPhysicalPortStats { name: "web-1".into() }, PhysicalPortStats).rx_packets
+    };
     wait_for("the file to be read", || (received() == 1).then_some(()));
     node.apply(&changed(&documents::on_files(node.folder()), "db-1-out.pcap", "db-1-new.pcap"));
     wait_for("the file to be read again", || (received() == 1).then_some(()));

@@ -75,7 +75,12 @@ fn a_capture_ends_with_its_connection() {
         let request = capture("db-1", &file, None, CaptureDirection::Output);
         let mut sent = Vec::new();
         let result = during(&node, &request, &file, |close| {
-            let second = node.refused(&capture("web-1", &node.folder().join("second.pcap"), None, CaptureDirection::Dual));
+            let second = node.refused(&capture(
+                "web-1",
+                &node.folder().join("second.pcap"),
+                None,
+                CaptureDirection::Dual,
+            ));
             assert_eq!(second, format!("a capture to {} is running; end it first", file.display()));
             sent = send(&ends, 0..5);
             close();
@@ -115,7 +120,10 @@ fn what_cannot_be_captured_is_refused() {
     let said = node.refused(&capture("eth7", &node.folder().join("a.pcap"), None, any));
     assert_eq!(said, "there is no port 'eth7'; this node has web-1, db-1, fp-eth0, fp-eth1");
     let said = node.refused(&capture("web-1", &node.folder().join("nowhere/a.pcap"), None, any));
-    assert!(said.contains("nowhere/a.pcap cannot be written; name a file that the node may create"), "{said}");
+    assert!(
+        said.contains("nowhere/a.pcap cannot be written; name a file that the node may create"),
+        "{said}"
+    );
     assert!(!node.folder().join("a.pcap").exists());
 }
 
@@ -123,7 +131,16 @@ fn what_cannot_be_captured_is_refused() {
 fn assert_read_by_tshark(file: &Path, frames: usize) {
     let mut command = Command::new("tshark");
     command.args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-r"]).arg(file);
-    command.args(["-T", "fields", "-e", "ip.checksum.status", "-e", "udp.checksum.status", "-e", "udp.dstport"]);
+    command.args([
+        "-T",
+        "fields",
+        "-e",
+        "ip.checksum.status",
+        "-e",
+        "udp.checksum.status",
+        "-e",
+        "udp.dstport",
+    ]);
     let Ok(output) = command.env("WIRESHARK_CONFIG_DIR", file.with_extension("wireshark")).output() else {
         println!("tshark is not installed: the capture was read by this test only");
         return;

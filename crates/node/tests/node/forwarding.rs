@@ -14,7 +14,8 @@ use sluice_wire::vxlan::Vxlan;
 
 use crate::lifecycle::quiet_folder;
 use crate::support::documents::{
-    self, DB_1, DB_2, DB_VNI, LOCAL_TEP, NORTH_MAC, PORTS, ROUTER_MAC, TEP_A, TEP_B, UPLINK_MAC, WEB_1, WEB_2, WEB_VNI,
+    self, DB_1, DB_2, DB_VNI, LOCAL_TEP, NORTH_MAC, PORTS, ROUTER_MAC, TEP_A, TEP_B, UPLINK_MAC, WEB_1,
+    WEB_2, WEB_VNI,
 };
 use crate::support::frames::{datagram, numbered, routed, tunnelled};
 use crate::support::link::Link;
@@ -50,9 +51,14 @@ impl Ends {
     /// A node on these ends, with every tunnel up.
     pub(crate) fn node(&self) -> Node {
         let node = Node::start(&documents::on_interfaces());
-        node.wait_for_tunnels(|| {
+        wait_for("every neighbour to be reachable", || {
             self.underlay.glance();
+            self.north.glance();
+            let neighbors = answer!(node, &Request::GetNeighbor, Neighbors);
+            (neighbors.len() == 3 && neighbors.iter().all(|neighbor| neighbor.state == "reachable"))
+                .then_some(())
         });
+        node.wait_for_tunnels(|| {});
         node
     }
 }
@@ -87,7 +93,7 @@ pub(crate) fn geneve(from: documents::Station, vni: u32, inner: &[u8]) -> Vec<u8
 
 fn vxlan(from: documents::Station, vni: u32, inner: &[u8]) -> Vec<u8> {
     let outer = FrameBuilder::new().ethernet(from.1, UPLINK_MAC).ipv4(from.0, LOCAL_TEP);
-    outer.vxlan(50_000, Vxlan::new(Vni::new(vni).unwrap())).payload(inner).build().unwrap()
+    outer.vxlan(50_000, Vxlan { vni: Some(Vni::new(vni).unwrap()) }).payload(inner).build().unwrap()
 }
 
 #[test]
@@ -109,11 +115,16 @@ fn frames_from_files_leave_to_files_byte_for_byte() {
     assert!(node.terminate(Signal::SIGTERM).success());
 
     let at_db_1 = read_pcap(&node.folder().join("db-1-out.pcap"));
-    let (over_vxlan, routed_locally): (Vec<_>, Vec<_>) = at_db_1.into_iter().partition(|frame| *frame == vxlan_inner);
+    let (over_vxlan, routed_locally): (Vec<_>, Vec<_>) =
+        at_db_1.into_iter().partition(|frame| *frame == vxlan_inner);
     assert_eq!(over_vxlan.len(), 1);
     let expected: Vec<Vec<u8>> = local.iter().map(|frame| routed(frame, ROUTER_MAC, DB_1.1)).collect();
     assert_eq!(routed_locally, expected, "routed between two segments, in order");
-    assert_eq!(read_pcap(&node.folder().join("web-1-out.pcap")), bridged, "as it was within the tunnel, in order");
+    assert_eq!(
+        read_pcap(&node.folder().join("web-1-out.pcap")),
+        bridged,
+        "as it was within the tunnel, in order"
+    );
 }
 
 #[test]
@@ -143,9 +154,13 @@ fn frames_to_other_nodes_are_encapsulated() {
         assert_eq!(ports.len(), 1, "one flow, one source port");
         assert!(ports.iter().all(|port| *port >= 49_152), "RFC 7348 section 5: {ports:?}");
 
-        let tunnels = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
-        let db = tunnels.iter().find(|tunnel| tunnel.vni == DB_VNI).unwrap();
-        assert_eq!((db.tx_packets, db.tx_bytes), (10, 10 * (50 + 14 + 20 + 8 + 8)));
+        let counted = || {
+            let tunnels = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
+            tunnels.iter().find(|tunnel| tunnel.vni == DB_VNI).map(|db| (db.tx_packets, db.tx_bytes))
+        };
+        // A worker writes its counters now and then.
+        wait_for("all packets to be counted", || counted().filter(|(packets, _)| *packets == 10));
+        assert_eq!(counted(), Some((10, 10 * (50 + 14 + 20 + 8 + 8))));
     });
 }
 

@@ -9,10 +9,10 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use sluice_control::{Request, TracePacket, TracePayload, TraceProtocol};
 
+use crate::forwarding::write_pcap;
 use crate::support::documents::{self, PORTS};
 use crate::support::node::{Node, answer, sluiced};
 use crate::support::wait_for;
-use crate::forwarding::write_pcap;
 
 /// A folder with the document of a node with pcap ports, none of which receives anything.
 pub(crate) fn quiet_folder() -> tempfile::TempDir {
@@ -27,7 +27,9 @@ pub(crate) fn quiet_folder() -> tempfile::TempDir {
 /// The node's threads, by name.
 fn threads(node: &Node) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap();
-    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
     let mut names: Vec<String> = tasks.filter_map(name).collect();
     names.sort();
     names
@@ -45,7 +47,10 @@ fn every_request_is_answered_with_what_the_document_says() {
     let dataplane = answer!(node, &Request::GetDataplane, Dataplane);
     assert_eq!((dataplane.rx_ring_size, dataplane.tx_ring_size), (512, 512));
     assert_eq!((dataplane.rx_ring_size_after_restart, dataplane.tx_ring_size_after_restart), (None, None));
-    assert_eq!((dataplane.packet_memory_mib, dataplane.hugepages, dataplane.flow_cache_size), (96, false, 4096));
+    assert_eq!(
+        (dataplane.packet_memory_mib, dataplane.hugepages, dataplane.flow_cache_size),
+        (96, false, 4096)
+    );
     assert_eq!(dataplane.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(), PORTS);
     assert!(dataplane.devices.iter().all(|device| device.driver == "net_pcap" && device.pci.is_empty()));
     assert_eq!(dataplane.rx_queue_per_core, 4);
@@ -77,11 +82,13 @@ fn every_request_is_answered_with_what_the_document_says() {
     let default = t0[0].routes.iter().find(|route| route.network == "0.0.0.0/0").expect("the default route");
     assert!(default.gateways.iter().any(|gateway| gateway.contains("198.51.100.1")), "{default:?}");
     let forwarding = answer!(node, &Request::GetForwarding { router: Some("t0".into()) }, Forwarding);
-    let default = forwarding[0].entries.iter().find(|entry| entry.ip_prefix == "0.0.0.0/0").expect("the default route");
+    let default =
+        forwarding[0].entries.iter().find(|entry| entry.ip_prefix == "0.0.0.0/0").expect("the default route");
     assert_eq!((default.gateway_ip.as_str(), default.state.as_str()), ("198.51.100.1", "unresolved"));
 
     let ports = answer!(node, &Request::GetPhysicalPorts, PhysicalPorts);
-    let users: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.used_by.join(","), port.mtu)).collect();
+    let users: Vec<_> =
+        ports.iter().map(|port| (port.name.as_str(), port.used_by.join(","), port.mtu)).collect();
     assert_eq!(
         users,
         [
@@ -96,7 +103,10 @@ fn every_request_is_answered_with_what_the_document_says() {
     assert_eq!(node.port_statistics("web-1").rx_packets, 0);
 
     let teps = answer!(node, &Request::GetVteps, Vteps);
-    assert_eq!((teps[0].name.as_str(), teps[0].address.as_str(), teps[0].mtu), ("tep-1", "172.16.1.10/24", 1700));
+    assert_eq!(
+        (teps[0].name.as_str(), teps[0].address.as_str(), teps[0].mtu),
+        ("tep-1", "172.16.1.10/24", 1700)
+    );
     let tunnels = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
     let ends: BTreeSet<_> = tunnels.iter().map(|tunnel| (tunnel.vni, tunnel.remote.to_string())).collect();
     let expected = [(5001, "172.16.1.20"), (5001, "172.16.1.21"), (5002, "172.16.1.20")];
@@ -108,10 +118,18 @@ fn every_request_is_answered_with_what_the_document_says() {
     });
     assert_eq!(answer!(node, &Request::GetDrops, Drops), []);
 
-    let payload =
-        TracePayload { protocol: TraceProtocol::Udp, source_port: 1, destination_port: 2, ttl: 64, length: 100 };
-    let packet =
-        TracePacket::FromWorkload { workload: "web-1".into(), destination: "10.10.20.11".parse().unwrap(), payload };
+    let payload = TracePayload {
+        protocol: TraceProtocol::Udp,
+        source_port: 1,
+        destination_port: 2,
+        ttl: 64,
+        length: 100,
+    };
+    let packet = TracePacket::FromWorkload {
+        workload: "web-1".into(),
+        destination: "10.10.20.11".parse().unwrap(),
+        payload,
+    };
     let trace = answer!(node, &Request::Trace(packet), Trace);
     assert!(trace.output.len() == 1 && trace.output[0].starts_with("db-1: "), "{trace:?}");
 }
@@ -157,11 +175,12 @@ fn sigterm_and_sigint_end_the_node_and_remove_its_socket() {
 #[test]
 fn no_thread_is_left_of_a_data_plane_that_was_restarted() {
     let node = Node::start_in(quiet_folder());
-    let before = threads(&node);
-    assert_eq!(before.iter().filter(|name| name.starts_with("worker-")).count(), 1, "{before:?}");
+    // A thread has its name only once it runs.
+    let workers = |names: &[String]| names.iter().filter(|name| name.starts_with("worker-")).count();
+    let before = wait_for("the worker", || Some(threads(&node)).filter(|names| workers(names) == 1));
     for _ in 0..5 {
         assert_eq!(answer!(node, &Request::RestartDataplane, Done), "the data plane was restarted");
-        assert_eq!(threads(&node), before);
+        wait_for("the same threads as before", || (threads(&node) == before).then_some(()));
     }
     let dataplane = answer!(node, &Request::GetDataplane, Dataplane);
     assert_eq!(dataplane.devices.len(), 4);
@@ -175,8 +194,10 @@ fn the_socket_of_a_living_node_is_not_taken() {
     let output = second.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let sentence = String::from_utf8(output.stderr).unwrap();
-    let expected =
-        format!("sluiced: another node answers on {}; stop it, or name another socket with --socket\n", path(&node.socket()));
+    let expected = format!(
+        "sluiced: another node answers on {}; stop it, or name another socket with --socket\n",
+        path(&node.socket())
+    );
     assert_eq!(sentence, expected);
     assert_eq!(node.status().pid, node.pid(), "the first node answers as before");
 }

@@ -6,9 +6,9 @@ use sluice_wire::arp::{Arp, ArpOperation};
 
 use crate::forwarding::Ends;
 use crate::support::documents::{self, LOCAL_TEP, PORTS, TEP_A, TEP_B, UPLINK_MAC, WEB_1, WEB_2};
-use crate::support::frames::{datagram, number, numbered, tunnelled};
+use crate::support::frames::{datagram, number, tunnelled};
 use crate::support::link::{arp, arp_frame};
-use crate::support::network::{in_network, ip};
+use crate::support::network::in_network;
 use crate::support::node::{Node, answer};
 use crate::support::wait_for;
 
@@ -18,7 +18,9 @@ fn neighbor(node: &Node, address: std::net::Ipv4Addr) -> Option<Neighbor> {
 }
 
 fn wait_for_state(node: &Node, address: std::net::Ipv4Addr, state: &str) {
-    wait_for(&format!("{address} to be {state}"), || neighbor(node, address).filter(|seen| seen.state == state));
+    wait_for(&format!("{address} to be {state}"), || {
+        neighbor(node, address).filter(|seen| seen.state == state)
+    });
 }
 
 /// A datagram to web-2 that stays on the segment: the payload is a number.
@@ -64,7 +66,10 @@ fn packets_to_a_next_hop_that_never_answers_are_counted() {
         wait_for("the packets to be counted", || (node.drops("neighbor-unreachable") == 3).then_some(()));
         wait_for_state(&node, TEP_A.0, "failed");
         let tunnels = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
-        assert!(tunnels.iter().all(|tunnel| tunnel.state == "down" && tunnel.next_hop_mac.is_empty()), "{tunnels:?}");
+        assert!(
+            tunnels.iter().all(|tunnel| tunnel.state == "down" && tunnel.next_hop_mac.is_empty()),
+            "{tunnels:?}"
+        );
     });
 }
 
@@ -97,32 +102,9 @@ fn a_neighbour_that_moves_is_followed() {
         });
         // A packet that was sent before says nothing.
         ends.web_1.send(&to_web_2(99));
-        let outer = ends.underlay.expect("packet 99", |frame| {
-            tunnelled(frame).filter(|outer| number(&outer.inner) == Some(99))
-        });
+        let outer = ends
+            .underlay
+            .expect("packet 99", |frame| tunnelled(frame).filter(|outer| number(&outer.inner) == Some(99)));
         assert_eq!((outer.remote, outer.mac), (TEP_A.0, moved));
-    });
-}
-
-#[test]
-fn a_link_that_goes_and_comes_makes_the_node_ask_again() {
-    in_network("neighbors::a_link_that_goes_and_comes_makes_the_node_ask_again", &PORTS, || {
-        let mut ends = Ends::with_stations();
-        let node = ends.node();
-        ip("link set fp-eth0-peer down");
-        wait_for("the tunnels to be down", || {
-            let tunnels = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
-            tunnels.iter().all(|tunnel| tunnel.state == "down").then_some(())
-        });
-        assert_eq!(answer!(node, &Request::GetVteps, Vteps)[0].state, "down");
-        let other = MacAddr([2, 0, 0, 0, 0x77, 2]);
-        ends.underlay.answer_for(TEP_A.0, other);
-        ip("link set fp-eth0-peer up");
-        node.wait_for_tunnels(|| {
-            ends.underlay.glance();
-        });
-        ends.web_1.send(&numbered(WEB_1, documents::DB_2.0, 5));
-        let outer = ends.underlay.expect("a tunnel packet", tunnelled);
-        assert_eq!((outer.remote, outer.mac), (TEP_A.0, other));
     });
 }

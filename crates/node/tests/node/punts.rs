@@ -55,11 +55,16 @@ fn a_storm_of_arp_requests_is_limited() {
         });
         let (sent, limited) = (sent.load(SeqCst), node.drops("punt-limit"));
         let received = node.port_statistics("fp-eth0").rx_packets;
-        println!("{sent} requests sent, {received} received, {limited} over the limit; {forwarded} datagrams and answers, slowest {slowest:?}");
+        println!(
+            "{sent} requests sent, {received} received, {limited} over the limit; {forwarded} datagrams and answers, slowest {slowest:?}"
+        );
         assert!(sent >= 50_000, "{sent} requests in {STORM:?} are no storm");
         // 2,000 a second go to the control thread, and a burst of 200; everything else is counted.
         let allowed = 2_000 * (STORM.as_secs() + 1) + 200;
-        assert!(received <= limited + allowed + node.drops("punt-ring-full"), "{received} received, {limited} limited");
+        assert!(
+            received <= limited + allowed + node.drops("punt-ring-full"),
+            "{received} received, {limited} limited"
+        );
         assert!(limited > 10_000, "{limited}");
         assert!(forwarded >= 50, "{forwarded} datagrams came through, and as many answers");
         assert!(slowest < Duration::from_secs(1), "an answer took {slowest:?}");

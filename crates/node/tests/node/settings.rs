@@ -19,10 +19,16 @@ fn ring_sizes_are_taken_at_the_next_restart() {
         let after = (now.rx_ring_size_after_restart, now.tx_ring_size_after_restart);
         ((now.rx_ring_size, now.tx_ring_size), after)
     };
-    assert_eq!(node.refused(&set(RingDirection::Rx, 1000)), "a ring has 512, 1024, 2048 or 4096 descriptors, not 1000");
+    assert_eq!(
+        node.refused(&set(RingDirection::Rx, 1000)),
+        "a ring has 512, 1024, 2048 or 4096 descriptors, not 1000"
+    );
     assert_eq!(sizes(), ((512, 512), (None, None)));
     let said = answer!(node, &set(RingDirection::Rx, 2048), Done);
-    assert!(said.starts_with("receive rings will have 2048 descriptors after 'restart service dataplane'"), "{said}");
+    assert!(
+        said.starts_with("receive rings will have 2048 descriptors after 'restart service dataplane'"),
+        "{said}"
+    );
     answer!(node, &set(RingDirection::Tx, 1024), Done);
     assert_eq!(sizes(), ((512, 512), (Some(2048), Some(1024))));
     answer!(node, &Request::RestartDataplane, Done);
@@ -88,7 +94,10 @@ fn the_flow_cache_can_be_turned_off_and_on() {
             ports.iter().all(|port| port.link == "up").then_some(())
         });
         assert_eq!(send_fifty(), (0, 50));
-        assert_eq!(answer!(node, &Request::SetFlowCache { enabled: true }, Done), "the flow cache is enabled");
+        assert_eq!(
+            answer!(node, &Request::SetFlowCache { enabled: true }, Done),
+            "the flow cache is enabled"
+        );
         let (hits, misses) = send_fifty();
         assert_eq!((hits, misses), (49, 1));
         assert!(node.flow_cache().insertions >= 1);

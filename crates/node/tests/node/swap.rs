@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::forwarding::Ends;
-use crate::support::documents::{self, DB_1, PORTS, ROUTER_MAC, TEP_A, TEP_B, WEB_1, WEB_2, WEB_2_LINE, changed};
+use crate::support::documents::{
+    self, DB_1, PORTS, ROUTER_MAC, TEP_A, TEP_B, WEB_1, WEB_2, WEB_2_LINE, changed,
+};
 use crate::support::frames::{datagram, number, routed, tunnelled};
 use crate::support::network::in_network;
 use crate::support::node::Node;
@@ -123,8 +125,13 @@ fn a_hundred_documents_lose_no_packet_and_are_in_force_at_their_reply() {
         for (swap, until) in &swaps {
             let bound = (*until).min(sent);
             assert!(bound >= swap.from + BETWEEN, "each document carried packets");
-            let wrong = packets[swap.from as usize..bound as usize].iter().find(|(_, remote)| *remote != swap.remote);
-            assert_eq!(wrong, None, "sent after the reply (from packet {} on) and not to {}", swap.from, swap.remote);
+            let wrong =
+                packets[swap.from as usize..bound as usize].iter().find(|(_, remote)| *remote != swap.remote);
+            assert_eq!(
+                wrong, None,
+                "sent after the reply (from packet {} on) and not to {}",
+                swap.from, swap.remote
+            );
         }
         assert_eq!(node.status().generation, 1 + SWAPS as u64);
         println!("{sent} packets, {SWAPS} documents");
@@ -161,7 +168,8 @@ fn documents_that_change_nothing_and_settings_lose_no_packet() {
             stream.receive(|| ends.db_1.glance())
         });
         let sent = stream.sent.load(SeqCst);
-        let expected: Vec<Vec<u8>> = (0..sent).map(|number| routed(&frame(number), ROUTER_MAC, DB_1.1)).collect();
+        let expected: Vec<Vec<u8>> =
+            (0..sent).map(|number| routed(&frame(number), ROUTER_MAC, DB_1.1)).collect();
         assert_eq!(frames.len(), expected.len());
         assert!(frames == expected, "every packet once, in order, as it should be");
     });

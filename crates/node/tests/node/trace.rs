@@ -8,11 +8,20 @@ use crate::support::frames::{datagram, numbered};
 use crate::support::network::in_network;
 use crate::support::node::{Node, answer};
 
-const UDP: TracePayload =
-    TracePayload { protocol: TraceProtocol::Udp, source_port: 4000, destination_port: 5000, ttl: 64, length: 100 };
+const UDP: TracePayload = TracePayload {
+    protocol: TraceProtocol::Udp,
+    source_port: 4000,
+    destination_port: 5000,
+    ttl: 64,
+    length: 100,
+};
 
 fn from_workload(workload: &str, destination: &str, payload: TracePayload) -> TracePacket {
-    TracePacket::FromWorkload { workload: workload.into(), destination: destination.parse().unwrap(), payload }
+    TracePacket::FromWorkload {
+        workload: workload.into(),
+        destination: destination.parse().unwrap(),
+        payload,
+    }
 }
 
 fn from_uplink(port: &str, destination: &str) -> TracePacket {

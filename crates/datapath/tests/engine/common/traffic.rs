@@ -358,7 +358,7 @@ impl<'a> Traffic<'a> {
         if dice.once_in(20) {
             message[2] ^= 1;
         }
-        let ttl = if dice.once_in(20) { 64 } else { 255 };
+        let ttl = if dice.once_in(20) { [64, 254][dice.below(2)] } else { 255 };
         let packet =
             bytes::ip(&IpHeader { ttl, ..IpHeader::new(58) }, source.into(), destination.into(), &message);
         let mac = MacAddr([0x33, 0x33, 0xff, a, b, c]);

@@ -238,7 +238,10 @@ fn invalid_solicitations_are_not_answered() {
     for right in [solicitation("2001:db8:1::10", group, &link_layer), solicitation("::", group, &[])] {
         assert_eq!(icmp(&node.receive_one(ACCESS, &right)), (136, 0));
     }
+    let mut forwarded = solicitation("2001:db8:1::10", group, &link_layer);
+    forwarded[IP + 7] = 254;
     let wrong = [
+        forwarded,
         solicitation("2001:db8:1::10", group, &[1, 0, 0, 0, 0, 0, 0, 0]),
         solicitation("2001:db8:1::10", group, &[1, 2, 0, 0, 0, 0, 0, 0]),
         solicitation("::", group, &link_layer),

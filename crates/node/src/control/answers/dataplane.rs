@@ -106,7 +106,11 @@ pub(super) fn flow_cache_stats(node: &Node) -> anyhow::Result<Vec<FlowCacheStats
             size: engine.cache_size.get(),
             hits,
             misses,
-            hit_rate_percent: if hits + misses > 0 { hits as f64 / (hits + misses) as f64 * 100.0 } else { 0.0 },
+            hit_rate_percent: if hits + misses > 0 {
+                hits as f64 / (hits + misses) as f64 * 100.0
+            } else {
+                0.0
+            },
             insertions: engine.cache_insertions.get(),
             evictions: engine.cache_evictions.get(),
             skipped: engine.cache_skips.get(),
@@ -124,7 +128,8 @@ pub(super) fn drops(node: &Node) -> anyhow::Result<Vec<Drop>> {
         let waited = if reason == DropReason::NeighborUnreachable { node.neighbors.unreachable } else { 0 };
         workers + waited
     };
-    let counted = DropReason::ALL.iter().map(|reason| (*reason, count(*reason))).filter(|(_, packets)| *packets > 0);
+    let counted =
+        DropReason::ALL.iter().map(|reason| (*reason, count(*reason))).filter(|(_, packets)| *packets > 0);
     let mut drops: Vec<Drop> = counted
         .map(|(reason, packets)| Drop {
             reason: reason.name().to_owned(),

@@ -61,9 +61,7 @@ pub(super) fn switch_name(plan: &Plan, vni: Vni) -> String {
     if let Some(segment) = plan.segments.iter().find(|segment| segment.vni == vni) {
         return segment.name.clone();
     }
-    let has = |gateway: &&Gateway| {
-        matches!(&gateway.tier, Tier::Tier0 { transit: Some(transit), .. } if transit.vni == vni)
-    };
+    let has = |gateway: &&Gateway| matches!(&gateway.tier, Tier::Tier0 { transit: Some(transit), .. } if transit.vni == vni);
     plan.gateways.iter().find(has).map_or_else(String::new, transit_name)
 }
 
@@ -80,7 +78,8 @@ pub(super) fn routers(node: &Node) -> Vec<LogicalRouter> {
     };
     let gateways = plan.gateways.iter().enumerate().map(|(number, gateway)| {
         let vrf = number as u16 + FIRST_GATEWAY_VRF;
-        let connected = plan.segments.iter().filter(|segment| segment.gateway.is_some_and(|own| own.index() == number));
+        let connected =
+            plan.segments.iter().filter(|segment| segment.gateway.is_some_and(|own| own.index() == number));
         let interfaces = interfaces(gateway);
         let links = plan.gateways.iter().filter(|other| links(other, number)).count();
         let own_link = usize::from(matches!(&gateway.tier, Tier::Tier1 { link: Some(_) }));
@@ -123,8 +122,12 @@ fn interfaces(gateway: &Gateway) -> &[UplinkInterface] {
 fn neighbors(node: &Node, interfaces: &[UplinkInterface]) -> u32 {
     let on = |key: &NeighborKey| {
         interfaces.iter().any(|interface| {
-            let link = (node.plan.uplinks[interface.uplink.index()].port, interface.vlan.map_or(0, |vlan| vlan.get()));
-            link == (key.port, key.vlan) && interface.addresses.iter().any(|subnet| subnet.contains(&key.address))
+            let link = (
+                node.plan.uplinks[interface.uplink.index()].port,
+                interface.vlan.map_or(0, |vlan| vlan.get()),
+            );
+            link == (key.port, key.vlan)
+                && interface.addresses.iter().any(|subnet| subnet.contains(&key.address))
         })
     };
     node.neighbors.table().iter().filter(|(key, _)| on(key)).count() as u32
@@ -200,9 +203,11 @@ impl Way {
 
 fn ways(node: &Node, router: &Router, target: &Target) -> Vec<Way> {
     let plan = &node.plan;
-    let segment_name = |segment: sluice_datapath::snapshot::SegmentId| plan.segments[segment.index()].name.clone();
+    let segment_name =
+        |segment: sluice_datapath::snapshot::SegmentId| plan.segments[segment.index()].name.clone();
     let uplinks = interfaces(&plan.gateways[router.gateway().index()]);
-    let interface_name = |number: u16| uplinks.get(usize::from(number)).map_or_else(String::new, |i| i.name.clone());
+    let interface_name =
+        |number: u16| uplinks.get(usize::from(number)).map_or_else(String::new, |i| i.name.clone());
     match target {
         Target::Local => vec![Way::plain("local", String::new())],
         Target::Blackhole => vec![Way::plain("blackhole", String::new())],
@@ -214,7 +219,13 @@ fn ways(node: &Node, router: &Router, target: &Target) -> Vec<Way> {
             .map(|hop| match hop.via {
                 HopVia::Segment(segment) => {
                     let state = "";
-                    Way { kind: "route", gateway: hop.address.to_string(), interface: segment_name(segment), mac: None, state }
+                    Way {
+                        kind: "route",
+                        gateway: hop.address.to_string(),
+                        interface: segment_name(segment),
+                        mac: None,
+                        state,
+                    }
                 }
                 HopVia::Interface(number) => {
                     let mac = uplinks.get(usize::from(number)).and_then(|uplink| {
@@ -224,7 +235,13 @@ fn ways(node: &Node, router: &Router, target: &Target) -> Vec<Way> {
                     });
                     let mac = mac.map(|(_, mac)| mac);
                     let state = if mac.is_some() { "resolved" } else { "unresolved" };
-                    Way { kind: "route", gateway: hop.address.to_string(), interface: interface_name(number), mac, state }
+                    Way {
+                        kind: "route",
+                        gateway: hop.address.to_string(),
+                        interface: interface_name(number),
+                        mac,
+                        state,
+                    }
                 }
             })
             .collect(),
@@ -250,8 +267,10 @@ pub(in crate::control) fn segment_of<'a>(
     node: &'a Node,
     workload: &str,
 ) -> anyhow::Result<(&'a sluice_intent::plan::Workload, &'a sluice_intent::plan::Segment)> {
-    let names = || node.plan.workloads.iter().map(|workload| workload.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names =
+        || node.plan.workloads.iter().map(|workload| workload.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = node.plan.workloads.iter().find(|own| own.name == workload);
-    let found = found.with_context(|| format!("there is no workload '{workload}'; this node knows {}", names()))?;
+    let found =
+        found.with_context(|| format!("there is no workload '{workload}'; this node knows {}", names()))?;
     Ok((found, &node.plan.segments[found.segment.index()]))
 }

@@ -29,7 +29,9 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
         Request::GetLogicalSwitches => Answer::LogicalSwitches(logical::switches(node)),
         Request::GetLogicalRouters => Answer::LogicalRouters(logical::routers(node)),
         Request::GetRoute { router } => Answer::Routes(logical::routes(node, router.as_deref())?),
-        Request::GetForwarding { router } => Answer::Forwarding(logical::forwarding(node, router.as_deref())?),
+        Request::GetForwarding { router } => {
+            Answer::Forwarding(logical::forwarding(node, router.as_deref())?)
+        }
         Request::GetPhysicalPorts => Answer::PhysicalPorts(ports::physical_ports(node)?),
         Request::GetPhysicalPortStats { name } => Answer::PhysicalPortStats(ports::statistics(node, &name)?),
         Request::GetVteps => Answer::Vteps(ports::vteps(node)?),
@@ -48,7 +50,8 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
             Answer::Done("the data plane was restarted".to_owned())
         }
         Request::Apply { document, file } => {
-            let plan = sluice_intent::parse(&document, &file).map_err(|problems| anyhow::anyhow!("{problems}"))?;
+            let plan =
+                sluice_intent::parse(&document, &file).map_err(|problems| anyhow::anyhow!("{problems}"))?;
             Answer::Applied(node.apply(plan)?)
         }
         Request::Trace(packet) => Answer::Trace(tracing_packets::trace(node, packet)?),

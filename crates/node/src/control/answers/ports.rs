@@ -45,7 +45,8 @@ fn state(up: bool) -> String {
 }
 
 fn users(node: &Node, port: PortIndex) -> Vec<String> {
-    let uplinks = node.plan.uplinks.iter().filter(|uplink| uplink.port == port).map(|uplink| uplink.name.clone());
+    let uplinks =
+        node.plan.uplinks.iter().filter(|uplink| uplink.port == port).map(|uplink| uplink.name.clone());
     let here = |location: &Location| matches!(location, Location::Port { port: own, .. } if *own == port);
     let workloads = node.plan.workloads.iter().filter(|workload| here(&workload.location));
     uplinks.chain(workloads.map(|workload| workload.name.clone())).collect()
@@ -58,7 +59,8 @@ pub(super) fn statistics(node: &Node, name: &str) -> anyhow::Result<PhysicalPort
     let open = open.with_context(|| format!("there is no port '{name}'; this node has {}", names()))?;
     let counted = open.port.statistics()?;
     let extended = open.port.extended_statistics().unwrap_or_default();
-    let full = |worker: &crate::dataplane::WorkerHandle| worker.counters.engine.drops(DropReason::TransmitRingFull);
+    let full =
+        |worker: &crate::dataplane::WorkerHandle| worker.counters.engine.drops(DropReason::TransmitRingFull);
     Ok(PhysicalPortStats {
         name: name.to_owned(),
         rx_packets: counted.received_packets,

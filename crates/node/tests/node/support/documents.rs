@@ -33,8 +33,7 @@ pub(crate) const WEB_VNI: u32 = 5001;
 pub(crate) const DB_VNI: u32 = 5002;
 
 /// The line of the workload whose TEP tests change.
-pub(crate) const WEB_2_LINE: &str =
-    r#"{name: web-2, segment: web, mac: "02:00:00:00:0a:0c", addresses: [10.10.10.12], remote-tep: 172.16.1.20}"#;
+pub(crate) const WEB_2_LINE: &str = r#"{name: web-2, segment: web, mac: "02:00:00:00:0a:0c", addresses: [10.10.10.12], remote-tep: 172.16.1.20}"#;
 
 const LOGICAL: &str = r#"
 uplinks:
@@ -71,11 +70,14 @@ pub(crate) fn on_interfaces() -> String {
 /// The node with a pair of pcap files for every port: it reads `PORT-in.pcap` once and writes `PORT-out.pcap`.
 pub(crate) fn on_files(folder: &Path) -> String {
     let folder = folder.display();
-    with_ports(|port| format!("kind: pcap, receive: {folder}/{port}-in.pcap, transmit: {folder}/{port}-out.pcap"))
+    with_ports(|port| {
+        format!("kind: pcap, receive: {folder}/{port}-in.pcap, transmit: {folder}/{port}-out.pcap")
+    })
 }
 
 fn with_ports(device: impl Fn(&str) -> String) -> String {
-    let rest = ["mtu: 1500", "mtu: 1500", r#"mtu: 1700, mac: "02:00:00:00:ee:00""#, r#"mac: "02:00:00:00:ee:01""#];
+    let rest =
+        ["mtu: 1500", "mtu: 1500", r#"mtu: 1700, mac: "02:00:00:00:ee:00""#, r#"mac: "02:00:00:00:ee:01""#];
     let port = |(name, rest): (&&str, &str)| format!("  - {{name: {name}, {}, {rest}}}\n", device(name));
     let ports: String = PORTS.iter().zip(rest).map(port).collect();
     format!(

@@ -15,7 +15,13 @@ use super::documents::{LOCAL_TEP, ROUTER_MAC, Station};
 /// A UDP datagram from one station to the MAC address of its next hop.
 pub(crate) fn datagram(from: Station, next_hop: MacAddr, to: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
     let header = Ipv4::new(from.0, to, IpProtocol::UDP);
-    FrameBuilder::new().ethernet(from.1, next_hop).ipv4_header(header).udp(4000, 5000).payload(payload).build().unwrap()
+    FrameBuilder::new()
+        .ethernet(from.1, next_hop)
+        .ipv4_header(header)
+        .udp(4000, 5000)
+        .payload(payload)
+        .build()
+        .unwrap()
 }
 
 /// The same with a number as payload, to the gateway.
@@ -41,7 +47,8 @@ pub(crate) fn number(frame: &[u8]) -> Option<u64> {
 }
 
 fn ipv4(frame: &[u8]) -> Option<Ipv4View<'_>> {
-    let ethernet = EthernetView::parse(frame).ok().filter(|ethernet| ethernet.ether_type() == EtherType::IPV4)?;
+    let ethernet =
+        EthernetView::parse(frame).ok().filter(|ethernet| ethernet.ether_type() == EtherType::IPV4)?;
     Ipv4View::parse(ethernet.payload()).ok()
 }
 

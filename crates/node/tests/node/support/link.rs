@@ -36,7 +36,8 @@ impl Link {
         let mut interfaces = getifaddrs().unwrap().filter(|interface| interface.interface_name == name);
         let address = interfaces.find_map(|interface| interface.address?.as_link_addr().copied()).unwrap();
         bind(socket.as_raw_fd(), &address).unwrap();
-        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::milliseconds(GLANCE.as_millis() as i64)).unwrap();
+        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::milliseconds(GLANCE.as_millis() as i64))
+            .unwrap();
         // A user namespace's root has to do with the default.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(16 << 20));
         Self { socket, stations: Vec::new() }
@@ -92,8 +93,12 @@ impl Link {
     }
 
     fn answer(&self, frame: &[u8]) -> bool {
-        let Some(request) = arp(frame).filter(|arp| arp.operation == ArpOperation::REQUEST) else { return false };
-        let Some((_, mac)) = self.stations.iter().find(|(own, _)| *own == request.target_address) else { return false };
+        let Some(request) = arp(frame).filter(|arp| arp.operation == ArpOperation::REQUEST) else {
+            return false;
+        };
+        let Some((_, mac)) = self.stations.iter().find(|(own, _)| *own == request.target_address) else {
+            return false;
+        };
         self.send(&arp_frame(*mac, request.sender_mac, request.reply(*mac)));
         true
     }
@@ -101,7 +106,8 @@ impl Link {
 
 /// The ARP packet of a frame.
 pub(crate) fn arp(frame: &[u8]) -> Option<Arp> {
-    let ethernet = EthernetView::parse(frame).ok().filter(|ethernet| ethernet.ether_type() == EtherType::ARP)?;
+    let ethernet =
+        EthernetView::parse(frame).ok().filter(|ethernet| ethernet.ether_type() == EtherType::ARP)?;
     ArpPacket::parse(ethernet.payload()).ok().map(Arp::from)
 }
 

@@ -25,7 +25,11 @@ pub(crate) fn in_network(name: &str, ports: &[&str], test: impl FnOnce()) {
         return;
     }
     let mut again = Command::new("unshare");
-    again.arg("-Urn").arg(std::env::current_exe().unwrap()).args([name, "--exact", "--nocapture"]).env(INSIDE, "1");
+    again
+        .arg("-Urn")
+        .arg(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(INSIDE, "1");
     let output = again.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -43,7 +47,7 @@ fn make_pair(port: &str) {
 }
 
 /// Runs `ip` in the test's namespace.
-pub(crate) fn ip(arguments: &str) {
+fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }

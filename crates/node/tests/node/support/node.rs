@@ -6,7 +6,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sluice_control::{Answer, Applied, Client, ClientError, FlowCacheStats, PhysicalPortStats, Request, Status};
+use sluice_control::{
+    Answer, Applied, Client, ClientError, FlowCacheStats, PhysicalPortStats, Request, Status,
+};
 use tempfile::TempDir;
 
 use super::wait_for;
