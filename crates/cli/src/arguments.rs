@@ -116,6 +116,12 @@ pub(crate) enum Command {
   sluice lab status                      its nodes and their control sockets
   sluice lab exec vm-1 ping 10.10.30.10  run a program in a node")]
     Lab(sluice_lab::LabArguments),
+    /// Measure a node, or other data planes beside it
+    #[command(after_help = "Examples:
+  sluice bench forward --quick           packets a second and cycles a packet, over shared-memory ports
+  sluice bench forward --json            every size, direction and family, for programs
+  sluice bench peers                     the same work on Open vSwitch with DPDK, side by side")]
+    Bench(sluice_bench::BenchArguments),
 }
 
 /// What is asked of a node.

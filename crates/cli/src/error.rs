@@ -78,6 +78,9 @@ pub(crate) enum CliError {
     /// A lab could not do it.
     #[error(transparent)]
     Lab(#[from] sluice_lab::LabError),
+    /// A measurement could not be made.
+    #[error(transparent)]
+    Bench(#[from] sluice_bench::BenchError),
 }
 
 impl CliError {

@@ -69,6 +69,7 @@ fn run(arguments: Vec<String>) -> Result<ExitCode, CliError> {
         }
         // Before anything starts a thread: namespaces are a matter of the whole process.
         Some(Command::Lab(arguments)) => return Ok(sluice_lab::run(arguments)?),
+        Some(Command::Bench(arguments)) => return Ok(sluice_bench::run(arguments)?),
         Some(Command::Node(command)) => execute::node(command, &target, None, &view)?,
         Some(Command::Local(command)) => execute::local(&command, &view)?,
         Some(Command::Completion { shell }) => completion(shell)?,

@@ -23,7 +23,7 @@ use complete::Assistant;
 /// Lines that are remembered.
 const HISTORY: usize = 1000;
 /// Commands of `sluice` that the shell does not have, since they need the process for themselves or make no sense in it.
-const OUTSIDE: [&str; 2] = ["lab", "completion"];
+const OUTSIDE: [&str; 3] = ["lab", "bench", "completion"];
 
 /// Reads and does lines until `exit` or the end of input.
 pub(crate) fn run(target: &Target, json: bool) -> Result<(), CliError> {
