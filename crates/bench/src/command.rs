@@ -20,8 +20,15 @@ pub struct BenchArguments {
 #[derive(Subcommand, Debug)]
 enum Action {
     /// A node between two shared-memory ports: packets and bits a second, loss, cycles a packet.
+    #[command(after_help = "Examples:
+  sluice bench forward --quick
+  sluice bench forward --direction encap --family ipv4 --sizes 64,512
+  sluice bench forward --json")]
     Forward(ForwardArguments),
     /// The same work on a node and on Open vSwitch with DPDK, in turn, side by side.
+    #[command(after_help = "Examples:
+  sluice bench peers
+  sluice bench peers --rounds 5 --family ipv4 --output peers.json")]
     Peers(PeersArguments),
 }
 
