@@ -23,12 +23,21 @@ pub trait PacketBuffer: Sized {
     /// The frame, to change.
     fn data_mut(&mut self) -> &mut [u8];
 
+    /// Keeps the `keep` bytes behind the first `pop`, puts `push` bytes of undefined content in front of them, and returns the whole new
+    /// frame. `None`, and nothing changed, if the frame is shorter than `pop + keep` or the headroom shorter than what is missing.
+    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]>;
+
     /// Removes `pop` bytes from the front, puts `push` bytes of undefined content in their place, and returns the whole frame.
     /// `None`, and nothing changed, if the frame is shorter than `pop` or the headroom shorter than what is missing.
-    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]>;
+    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
+        let keep = self.data().len().checked_sub(pop)?;
+        self.reframe(pop, push, keep)
+    }
 
     /// Cuts the frame to `length` bytes; does nothing if it is not longer.
-    fn truncate(&mut self, length: usize);
+    fn truncate(&mut self, length: usize) {
+        let _ = self.reframe(0, 0, length);
+    }
 
     /// Adds `count` bytes of undefined content at the end and returns them; `None`, and nothing changed, if they do not fit.
     fn extend_back(&mut self, count: usize) -> Option<&mut [u8]>;
@@ -75,16 +84,13 @@ impl PacketBuffer for HeapBuffer {
         &mut self.storage[self.start..self.end]
     }
 
-    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-        if pop > self.end - self.start {
+    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+        let kept = self.start + pop;
+        if kept + keep > self.end || push > kept {
             return None;
         }
-        self.start = (self.start + pop).checked_sub(push)?;
+        (self.start, self.end) = (kept - push, kept + keep);
         Some(self.data_mut())
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.end = self.end.min(self.start + length);
     }
 
     fn extend_back(&mut self, count: usize) -> Option<&mut [u8]> {

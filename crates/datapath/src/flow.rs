@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! word 0-3  IPv6 source (0, 1) and destination (2, 3); IPv4: word 0 = source | destination << 32, rest 0
-//! word 4    ingress (low 32) | source port | destination port
-//! word 5    destination MAC << 16 | protocol << 8 | flags
+//! word 4    ingress (low 24) | protocol << 24 | source port | destination port
+//! word 5    destination MAC << 16 | flags
 //! word 6    source MAC << 16 | selector
 //! ```
 //!
@@ -31,6 +31,9 @@ pub(crate) const MANY_EXTENSIONS: u8 = 8;
 /// The frame has a priority tag (VLAN 0) that is taken off.
 pub(crate) const PRIORITY_TAG: u8 = 16;
 
+/// Greatest [`IngressId`] that a key holds.
+pub(crate) const MAX_INGRESS: u32 = (1 << 24) - 1;
+
 /// All of a packet that a decision may depend on; see the [module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey(pub(crate) [u64; 7]);
@@ -39,7 +42,7 @@ impl FlowKey {
     /// Where the packet entered the logical network.
     #[inline]
     pub fn ingress(&self) -> IngressId {
-        IngressId(self.0[4] as u32)
+        IngressId(self.0[4] as u32 & MAX_INGRESS)
     }
 
     /// Flags of the packet: [`IPV6`], [`FRAGMENT`], [`NOT_IP`], [`MANY_EXTENSIONS`].
@@ -70,7 +73,7 @@ impl FlowKey {
 
     /// IP protocol; 0 where there is none or where it does not take part in the flow.
     pub fn protocol(&self) -> IpProtocol {
-        IpProtocol((self.0[5] >> 8) as u8)
+        IpProtocol((self.0[4] >> 24) as u8)
     }
 
     /// EtherType of what is not IP, type of an ICMPv6 message, otherwise 0.
@@ -116,7 +119,7 @@ impl FlowKey {
     #[inline]
     pub(crate) fn flow_hash(&self, seed: u64) -> u64 {
         let [w0, w1, w2, w3, w4, w5, _] = self.0;
-        let transport = (w4 >> 32) | (w5 & 0xff00) << 32;
+        let transport = w4 >> 24;
         if w5 as u8 & IPV6 == 0 {
             return mix(w0 ^ seed, transport ^ K1);
         }
@@ -134,7 +137,7 @@ impl FlowKey {
     #[inline]
     pub(crate) fn table_hash(&self, flow_hash: u64) -> u64 {
         let [_, _, _, _, w4, w5, w6] = self.0;
-        mix(flow_hash ^ w5, w6 ^ w4 << 32 ^ K2)
+        mix(flow_hash ^ w5, w6 ^ w4 << 40 ^ K2)
     }
 }
 

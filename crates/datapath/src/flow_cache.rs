@@ -86,6 +86,12 @@ fn places(hash: u64, mask: usize) -> [usize; 4] {
     [first * 2 + side, first * 2 + (side ^ 1), second * 2 + side, second * 2 + (side ^ 1)]
 }
 
+/// The first of them: where nearly every flow stands.
+#[inline(always)]
+fn first_place(hash: u64, mask: usize) -> usize {
+    (hash as usize & mask) * 2 + (hash >> 63) as usize
+}
+
 /// The flow cache during one batch: its memory is looked up once, and time stands still.
 pub(crate) struct Table<'a> {
     entries: &'a mut [Entry],
@@ -98,7 +104,7 @@ impl Table<'_> {
     /// Brings the cache line that most likely holds the key on its way.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
-        if let Some(entry) = self.entries.get(places(hash, self.mask)[0]) {
+        if let Some(entry) = self.entries.get(first_place(hash, self.mask)) {
             prefetch(entry);
         }
     }
@@ -106,19 +112,20 @@ impl Table<'_> {
     /// The rewrite of a flow; marks the flow as seen.
     #[inline(always)]
     pub(crate) fn lookup(&mut self, key: &FlowKey, hash: u64) -> Option<RewriteRef> {
-        let [first, others @ ..] = places(hash, self.mask);
-        let entry = self.entries.get_mut(first)?;
+        let entry = self.entries.get_mut(first_place(hash, self.mask))?;
         // Nearly always: a flow stands elsewhere only if another one held this place when it came.
         if entry.holds(key) {
             entry.seen(self.now, self.idle_timeout)
         } else {
-            self.lookup_elsewhere(key, others)
+            self.lookup_elsewhere(key, hash)
         }
     }
 
     #[cold]
-    fn lookup_elsewhere(&mut self, key: &FlowKey, places: [usize; 3]) -> Option<RewriteRef> {
-        for place in places {
+    #[inline(never)]
+    fn lookup_elsewhere(&mut self, key: &FlowKey, hash: u64) -> Option<RewriteRef> {
+        let [_, others @ ..] = places(hash, self.mask);
+        for place in others {
             let entry = self.entries.get_mut(place)?;
             if entry.holds(key) {
                 return entry.seen(self.now, self.idle_timeout);
@@ -181,8 +188,8 @@ impl FlowCache {
         places(hash, self.mask)
     }
 
-    /// The cache as one batch sees it.
-    #[inline(always)]
+    /// The cache as one batch sees it. Not inlined: what the compiler knows of the memory's alignment it would check for every packet.
+    #[inline(never)]
     pub(crate) fn table(&mut self, second: u64) -> Table<'_> {
         let (mask, idle_timeout) = (self.mask, self.idle_timeout);
         Table { entries: self.entries_mut(), mask, idle_timeout, now: stamp(second) }

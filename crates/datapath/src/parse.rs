@@ -3,6 +3,7 @@
 //! Every packet passes here: [`usual`] takes the usual shapes at fixed offsets, and the rest of this module everything else. It finds where the packet enters ([`IngressId`]), strips tunnels that end at this node in thought (the bytes stay),
 //! checks what must hold before anything is forwarded, and leaves the positions that a rewrite needs.
 
+mod recent;
 mod usual;
 
 use sluice_intent::plan::{Encapsulation, PortIndex};
@@ -12,20 +13,44 @@ use crate::drops::DropReason;
 use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG};
 use crate::snapshot::tunnel::vni_key;
 use crate::snapshot::{Ingress, IngressId, IngressKind, PortIngress, Snapshot};
+pub(crate) use recent::RecentTunnels;
+use usual::Destination;
 
 /// A packet's flow and where its headers are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parsed {
     /// The flow.
     pub(crate) key: FlowKey,
-    /// Where the Ethernet header of the (inner) frame begins.
-    pub(crate) frame: u16,
-    /// Where its layer-3 header begins.
+    /// Where the layer-3 header of the (inner) frame begins.
     pub(crate) network: u16,
+    /// Where that frame ends: what follows belongs to the outer frame.
+    pub(crate) end: u16,
     /// Bytes of the layer-3 packet, Ethernet padding left out; up to the end of the frame if it is not IP.
     pub(crate) network_length: u16,
-    /// Traffic class of the outer header; 0 if the packet came in no tunnel.
-    pub(crate) outer_traffic_class: u8,
+    /// Time to live or hop limit; 255 if the packet is not IP.
+    pub(crate) ttl: u8,
+    /// [`TAGGED`], and the ECN field (RFC 3168 section 5) of the outer header; 0 if the packet came in no tunnel.
+    pub(crate) marks: u8,
+}
+
+/// The ECN field in [`Parsed::marks`].
+pub(crate) const OUTER_ECN: u8 = 3;
+/// In [`Parsed::marks`]: there is an 802.1Q tag between the Ethernet header of the frame and the layer-3 header.
+pub(crate) const TAGGED: u8 = 4;
+
+impl Parsed {
+    /// Where the layer-3 header begins.
+    #[inline(always)]
+    pub(crate) fn network(&self) -> usize {
+        usize::from(self.network)
+    }
+
+    /// Where the Ethernet header of the (inner) frame begins.
+    #[inline(always)]
+    pub(crate) fn frame(&self) -> usize {
+        // The bit is worth the length of a tag.
+        usize::from(self.network).saturating_sub(14 + usize::from(self.marks & TAGGED))
+    }
 }
 
 /// UDP port of Geneve (RFC 8926 section 3.3), in wire order.
@@ -39,22 +64,38 @@ const ICMPV6: u8 = IpProtocol::ICMPV6.0;
 const MAX_EXTENSION_HEADERS: usize = 8;
 const MAC: u64 = 0xffff_ffff_ffff;
 
-/// Parses a frame that came in on `port` into `parsed`, which is undefined on error.
-#[inline(always)]
-pub(crate) fn parse(
-    snapshot: &Snapshot,
-    port: PortIndex,
-    data: &[u8],
-    parsed: &mut Parsed,
-) -> Result<(), DropReason> {
-    let ingresses = snapshot.port(port).ok_or(DropReason::UnknownVlan)?;
-    if let Some(ingress) = ingresses.untagged
-        && usual::parse(snapshot, ingress, data, parsed)
-    {
-        return Ok(());
+/// Where the packets of a batch come in, looked up once for all of them.
+pub(crate) struct Entrance<'a> {
+    snapshot: &'a Snapshot,
+    port: &'a PortIngress,
+    untagged: Option<(Destination, &'a Ingress)>,
+}
+
+impl<'a> Entrance<'a> {
+    /// The entrance at `port`; none where the snapshot has no such port.
+    pub(crate) fn of(snapshot: &'a Snapshot, port: PortIndex) -> Option<Self> {
+        let port = snapshot.port(port)?;
+        let untagged =
+            port.untagged.map(|id| (Destination::of(id, snapshot.ingress(id)), snapshot.ingress(id)));
+        Some(Self { snapshot, port, untagged })
     }
-    *parsed = parse_any(snapshot, ingresses, data)?;
-    Ok(())
+
+    /// Parses a frame that came in here into `parsed`, which is undefined on error.
+    #[inline(always)]
+    pub(crate) fn parse(
+        &self,
+        data: &[u8],
+        recent: &mut RecentTunnels,
+        parsed: &mut Parsed,
+    ) -> Result<(), DropReason> {
+        if let Some((at, _)) = self.untagged
+            && usual::parse(self, at, data, recent, parsed)
+        {
+            return Ok(());
+        }
+        *parsed = parse_any(self.snapshot, self.port, data)?;
+        Ok(())
+    }
 }
 
 /// Parses whatever it is.
@@ -85,7 +126,7 @@ fn parse_tagged(snapshot: &Snapshot, port: &PortIngress, data: &[u8]) -> Result<
     let ingress = if vlan == 0 { port.untagged } else { port.tagged.get(&vlan).copied() };
     let mut parsed =
         parse_frame::<true>(snapshot, ingress.ok_or(DropReason::UnknownVlan)?, data, 0, 18, ethertype)?;
-    if vlan == 0 && parsed.frame == 0 {
+    if vlan == 0 && parsed.frame() == 0 {
         parsed.key.0[5] |= u64::from(PRIORITY_TAG);
     }
     Ok(parsed)
@@ -105,7 +146,13 @@ fn parse_frame<const OUTER: bool>(
     let destination = u64::from_le_bytes(bytes_at(data, frame).ok_or(DropReason::Truncated)?) & MAC;
     let source = u64::from_le_bytes(bytes_at(data, frame + 4).ok_or(DropReason::Truncated)?) >> 16;
     let routed = destination == ingress.mac;
-    let mut parsed = Parsed { frame: frame as u16, network: network as u16, ..Parsed::default() };
+    let mut parsed = Parsed {
+        network: network as u16,
+        end: u16::try_from(data.len()).unwrap_or(u16::MAX),
+        ttl: 255,
+        marks: if network - frame == 18 { TAGGED } else { 0 },
+        ..Parsed::default()
+    };
     parsed.key.0[4] = u64::from(id.0);
     if !(routed && ingress.layer3) {
         // In the key, no MAC address stands for this node's.
@@ -138,7 +185,7 @@ fn parse_ipv4<const OUTER: bool>(
     data: &[u8],
     mut parsed: Parsed,
 ) -> Result<Parsed, DropReason> {
-    let network = usize::from(parsed.network);
+    let network = parsed.network();
     let header: &[u8; 20] = data.get(network..).and_then(<[u8]>::first_chunk).ok_or(DropReason::Truncated)?;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     if network + total > data.len() {
@@ -152,13 +199,14 @@ fn parse_ipv4<const OUTER: bool>(
         return Err(DropReason::BadChecksum);
     }
     parsed.network_length = total as u16;
+    parsed.ttl = header[8];
     let protocol = header[9];
     // More fragments, or an offset.
     let fragment = (header[6] & 0x3f) | header[7] != 0;
     parsed.key.0[0] = u64::from_le_bytes([
         header[12], header[13], header[14], header[15], header[16], header[17], header[18], header[19],
     ]);
-    parsed.key.0[5] |= u64::from(protocol) << 8;
+    parsed.key.0[4] |= u64::from(protocol) << 24;
     if fragment {
         parsed.key.0[5] |= u64::from(FRAGMENT);
     } else if protocol == UDP || protocol == TCP {
@@ -199,7 +247,7 @@ fn parse_ipv6<const OUTER: bool>(
     data: &[u8],
     mut parsed: Parsed,
 ) -> Result<Parsed, DropReason> {
-    let network = usize::from(parsed.network);
+    let network = parsed.network();
     let header: &[u8; 40] = data.get(network..).and_then(<[u8]>::first_chunk).ok_or(DropReason::Truncated)?;
     if header[0] >> 4 != 6 {
         return Err(DropReason::Malformed);
@@ -209,6 +257,7 @@ fn parse_ipv6<const OUTER: bool>(
         return Err(DropReason::Truncated);
     }
     parsed.network_length = total as u16;
+    parsed.ttl = header[7];
     for word in 0..4 {
         parsed.key.0[word] = bytes_at(header, 8 + word * 8).map_or(0, u64::from_le_bytes);
     }
@@ -225,12 +274,13 @@ fn parse_ipv6<const OUTER: bool>(
             if OUTER && routed && walked.protocol == UDP && ingress.teps_v6.contains(&destination) {
                 return Err(DropReason::OuterFragment);
             }
-            parsed.key.0[5] |= u64::from(FRAGMENT) | u64::from(walked.protocol) << 8;
+            parsed.key.0[4] |= u64::from(walked.protocol) << 24;
+            parsed.key.0[5] |= u64::from(FRAGMENT);
             return Ok(parsed);
         }
         (protocol, transport) = (walked.protocol, walked.transport);
     }
-    parsed.key.0[5] |= u64::from(protocol) << 8;
+    parsed.key.0[4] |= u64::from(protocol) << 24;
     let end = network + total;
     if protocol == UDP || protocol == TCP {
         if transport + 8 > end {
@@ -289,7 +339,7 @@ fn parse_tunnel(
     let ingress = snapshot.tunnel_ingress(vni_key(vni, encapsulation)).ok_or(DropReason::UnknownVni)?;
     let ethertype = bytes_at(data, frame + 12).ok_or(DropReason::Truncated)?;
     let mut parsed = parse_frame::<false>(snapshot, ingress, data, frame, frame + 14, ethertype)?;
-    parsed.outer_traffic_class = traffic_class;
+    parsed.marks |= traffic_class & OUTER_ECN;
     Ok(parsed)
 }
 
@@ -357,13 +407,18 @@ fn check_ipv4_options(data: &[u8], network: usize, routed: bool) -> Result<usize
 /// 2¹⁶ − 1 but not 0. Since 2⁶⁴ leaves the remainder 1 as well, eight bytes are added at once, and the order of bytes does not matter.
 #[inline(always)]
 fn checksum_holds(header: &[u8; 20]) -> bool {
+    /// The inverse of 2¹⁶ − 1 modulo 2⁶⁴. The product with it of a multiple of 2¹⁶ − 1 is the quotient; that of any other number is above every
+    /// quotient.
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const LARGEST_QUOTIENT: u64 = u64::MAX / 0xffff;
     let word = |at: usize| header[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     let (sum, carry) = word(0).overflowing_add(word(8));
     let last = header.last_chunk().map_or(0, |word| u64::from(u32::from_le_bytes(*word)));
     // No carry is lost: the last summand is below 2³², so that the sum wraps around to a small number if it does.
     let (sum, again) = sum.overflowing_add(last + u64::from(carry));
     let sum = sum.wrapping_add(u64::from(again));
-    sum != 0 && sum.is_multiple_of(0xffff)
+    // 0 becomes the largest number of all.
+    sum.wrapping_mul(INVERSE).wrapping_sub(1) < LARGEST_QUOTIENT
 }
 
 /// Hop-by-hop options, routing, fragment, authentication, destination options, mobility, HIP, shim6 (RFC 7045 section 4).

@@ -14,7 +14,7 @@ use crate::drops::DropReason;
 use crate::engine::{Engine, EngineConfig};
 use crate::flow::{FRAGMENT, FlowKey, MANY_EXTENSIONS};
 use crate::neighbor::NeighborTable;
-use crate::parse::{self, Parsed};
+use crate::parse::{Entrance, Parsed, RecentTunnels};
 use crate::pipeline::trace::{Recorder, Step};
 use crate::pipeline::{Decision, View, decide};
 use crate::punt::{Punt, PuntKind};
@@ -53,7 +53,9 @@ pub fn trace(
 ) -> std::io::Result<Report> {
     let mut report = Report::default();
     let mut parsed = Parsed::default();
-    match parse::parse(snapshot, port, frame, &mut parsed) {
+    let entrance = Entrance::of(snapshot, port).ok_or(DropReason::UnknownVlan);
+    let entered = entrance.and_then(|entrance| entrance.parse(frame, &mut RecentTunnels::new(), &mut parsed));
+    match entered {
         Err(reason) => {
             report.stage("parse", format!("refused: {}", reason.description()));
             report.verdict = format!("dropped: {}", reason.name());
@@ -63,7 +65,7 @@ pub fn trace(
             report.stage("parse", names.parsed(&parsed));
             let mut recorder = Recorder::default();
             let view = View { snapshot, neighbors };
-            let ttl = time_to_live(frame, &parsed);
+            let ttl = Some(parsed.ttl).filter(|_| parsed.key.is_ip());
             let decision = decide(view, &parsed.key, ttl, &mut recorder);
             for step in &recorder.0 {
                 let (name, detail) = names.step(step);
@@ -97,11 +99,6 @@ fn replay(
     batch.push(HeapBuffer::new(frame, 2048));
     engine.process(port, &mut batch, Timestamp::from_secs(1), sink);
     Ok(())
-}
-
-fn time_to_live(frame: &[u8], parsed: &Parsed) -> Option<u8> {
-    let field = if parsed.key.is_ipv6() { 7 } else { 8 };
-    frame.get(usize::from(parsed.network) + field).copied().filter(|_| parsed.key.is_ip())
 }
 
 /// Keeps what leaves.
@@ -162,7 +159,7 @@ struct Names<'a>(&'a Snapshot);
 
 impl Names<'_> {
     fn parsed(&self, parsed: &Parsed) -> String {
-        let way = if parsed.frame > 0 { "the tunnel ends here; inside is " } else { "" };
+        let way = if parsed.frame() > 0 { "the tunnel ends here; inside is " } else { "" };
         format!("{way}{}", flow(&parsed.key))
     }
 

@@ -16,14 +16,8 @@ impl PacketBuffer for Mbuf {
     }
 
     #[inline]
-    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-        Self::replace_front(self, pop, push)?;
-        Some(Self::data_mut(self))
-    }
-
-    #[inline]
-    fn truncate(&mut self, length: usize) {
-        Self::truncate(self, length);
+    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+        Self::reframe(self, pop, push, keep)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! ```text
 //!   ┌ header 128 ┬ headroom ┬──────── data ────────┬ tailroom ┐
 //!   └ rte_mbuf   ┴──────────┴ data() = len() bytes ┴──────────┘
-//!                     ◀─ replace_front() ─▶ extend_back(), truncate() ▶
+//!                     ◀─ replace_front() ─▶ extend_back(), truncate() ▶  reframe(): both ends
 //! ```
 //!
 //! A packet has one segment unless a driver chained several (frames larger than a buffer). What works on bytes works on the first
@@ -108,6 +108,23 @@ impl Mbuf {
         header.data_length = (usize::from(header.data_length) - pop + push) as u16;
         header.packet_length = (header.packet_length as usize - pop + push) as u32;
         Some(self.window(0, push))
+    }
+
+    /// Keeps the `keep` bytes behind the first `pop`, opens `push` bytes in front of them, and returns the whole packet as it is then (the new
+    /// bytes hold whatever was there). `None`, and nothing changed, if the packet is shorter than `pop + keep`, the headroom is too small, or the
+    /// packet has several segments.
+    #[inline]
+    pub fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+        let header = self.header_mut();
+        let kept = usize::from(header.data_offset) + pop;
+        if pop + keep > usize::from(header.data_length) || push > kept || header.segments != 1 {
+            return None;
+        }
+        // Both ends lie in front of the old end of the data or at it, inside a buffer of at most 65,535 bytes: nothing here is cut off.
+        header.data_offset = (kept - push) as u16;
+        header.data_length = (push + keep) as u16;
+        header.packet_length = (push + keep) as u32;
+        Some(self.window(0, push + keep))
     }
 
     /// Opens `count` bytes behind the data and returns them, to be filled (they hold whatever was there). `None`, and nothing

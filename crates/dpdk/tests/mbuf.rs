@@ -24,6 +24,7 @@ const ROOM: usize = 2048;
 #[derive(Debug, Clone)]
 enum Operation {
     ReplaceFront { pop: usize, push: usize },
+    Reframe { pop: usize, push: usize, keep: usize },
     ExtendBack(usize),
     Truncate(usize),
     SetLen(usize),
@@ -33,6 +34,8 @@ enum Operation {
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         (0..300usize, 0..300usize).prop_map(|(pop, push)| Operation::ReplaceFront { pop, push }),
+        (0..300usize, 0..300usize, 0..1500usize)
+            .prop_map(|(pop, push, keep)| Operation::Reframe { pop, push, keep }),
         (0..700usize).prop_map(Operation::ExtendBack),
         (0..2200usize).prop_map(Operation::Truncate),
         (0..2300usize).prop_map(Operation::SetLen),
@@ -61,6 +64,17 @@ impl Model {
                 if let Some(space) = opened {
                     space.fill(fill);
                     self.headroom = self.headroom + pop - push;
+                    self.bytes.splice(..pop, std::iter::repeat_n(fill, push));
+                }
+            }
+            Operation::Reframe { pop, push, keep } => {
+                let possible = pop + keep <= self.bytes.len() && push <= self.headroom + pop;
+                let packet = mbuf.reframe(pop, push, keep);
+                assert_eq!(packet.as_ref().map(|packet| packet.len()), possible.then_some(push + keep));
+                if let Some(packet) = packet {
+                    packet[..push].fill(fill);
+                    self.headroom = self.headroom + pop - push;
+                    self.bytes.truncate(pop + keep);
                     self.bytes.splice(..pop, std::iter::repeat_n(fill, push));
                 }
             }

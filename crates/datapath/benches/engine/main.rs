@@ -57,16 +57,13 @@ impl PacketBuffer for Slot {
         &mut bytes[*start..*end]
     }
 
-    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-        if pop > self.0.end - self.0.start {
+    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+        let kept = self.0.start + pop;
+        if kept + keep > self.0.end || push > kept {
             return None;
         }
-        self.0.start = (self.0.start + pop).checked_sub(push)?;
+        (self.0.start, self.0.end) = (kept - push, kept + keep);
         Some(self.data_mut())
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.0.end = self.0.end.min(self.0.start + length);
     }
 
     fn extend_back(&mut self, _: usize) -> Option<&mut [u8]> {
@@ -198,7 +195,10 @@ impl Selection {
         if !self.quick {
             rows.extend([16_384, 262_144, 1_900_000].map(|flows| (Direction::Encap, flows, true)));
         }
-        rows.retain(|(direction, ..)| self.words.iter().all(|word| direction.name().contains(word.as_str())));
+        let name = |(direction, _, cache): &(Direction, usize, bool)| {
+            format!("{}, cache {}", direction.name(), if *cache { "on" } else { "off" })
+        };
+        rows.retain(|row| self.words.iter().all(|word| name(row).contains(word.as_str())));
         rows
     }
 }

@@ -21,7 +21,7 @@ use crate::counters::{EngineCounters, LogicalCounters};
 use crate::drops::DropReason;
 use crate::flow_cache::FlowCache;
 use crate::neighbor::NeighborTable;
-use crate::parse::{self, Parsed};
+use crate::parse::{Entrance, Parsed, RecentTunnels};
 use crate::pipeline::View;
 use crate::rewrite::compiled::Compiled;
 use crate::rewrite::table::{RewriteRef, RewriteTable};
@@ -49,7 +49,7 @@ pub struct EngineConfig {
 /// The engine of one worker; see the [module](self).
 pub struct Engine {
     state: State,
-    scratch: Box<Scratch>,
+    scratch: Box<[Prepared; BATCH]>,
 }
 
 /// What the stages share.
@@ -60,6 +60,7 @@ struct State {
     cache_enabled: bool,
     idle_timeout: u16,
     rewrites: RewriteTable,
+    recent: RecentTunnels,
     counters: Arc<EngineCounters>,
     logical: Arc<LogicalCounters>,
     errors: TokenBucket,
@@ -68,20 +69,29 @@ struct State {
     now: Timestamp,
 }
 
-/// What the stages leave for each other, by position in the batch.
-struct Scratch {
-    parsed: [Parsed; BATCH],
-    flow_hash: [u64; BATCH],
-    table_hash: [u64; BATCH],
-    outcome: [Outcome; BATCH],
+/// What the stages leave for each other of one packet.
+#[derive(Clone, Copy)]
+struct Prepared {
+    parsed: Parsed,
+    flow_hash: u64,
+    table_hash: u64,
+    outcome: Outcome,
+    /// Why the packet is dropped, where the outcome is that.
+    reason: DropReason,
 }
 
-/// How far a packet came in the first two stages.
-#[derive(Clone, Copy)]
-enum Outcome {
-    Hit(RewriteRef),
-    Miss,
-    Drop(DropReason),
+/// How far a packet came in the first two stages: the bits of a [`RewriteRef`], or one of the constants. One word, because it is
+/// written and read for every packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Outcome(u64);
+
+impl Outcome {
+    const MISS: Self = Self(u64::MAX);
+    const DROP: Self = Self(u64::MAX - 1);
+
+    fn rewrite(self) -> Option<RewriteRef> {
+        (self.0 < Self::DROP.0).then(|| RewriteRef::from_bits(self.0))
+    }
 }
 
 impl Engine {
@@ -102,6 +112,7 @@ impl Engine {
             cache_enabled: config.flow_cache,
             idle_timeout: config.idle_timeout,
             rewrites: RewriteTable::new(),
+            recent: RecentTunnels::new(),
             counters,
             logical,
             errors: TokenBucket::full(ERRORS_PER_SECOND),
@@ -109,12 +120,14 @@ impl Engine {
             live_flows: 0,
             now: Timestamp::default(),
         };
-        let scratch = Box::new(Scratch {
-            parsed: [Parsed::default(); BATCH],
-            flow_hash: [0; BATCH],
-            table_hash: [0; BATCH],
-            outcome: [Outcome::Miss; BATCH],
-        });
+        let empty = Prepared {
+            parsed: Parsed::default(),
+            flow_hash: 0,
+            table_hash: 0,
+            outcome: Outcome::MISS,
+            reason: DropReason::Consumed,
+        };
+        let scratch = Box::new([empty; BATCH]);
         Ok(Self { state, scratch })
     }
 
@@ -127,6 +140,7 @@ impl Engine {
         let state = &mut self.state;
         let old = Arc::clone(&state.logical);
         state.rewrites.clear(|rewrite, compiled| account(&old, rewrite, compiled));
+        state.recent.clear();
         (std::mem::replace(&mut state.snapshot, snapshot), std::mem::replace(&mut state.logical, logical))
     }
 
@@ -160,58 +174,29 @@ impl Engine {
         io: &mut T,
     ) {
         let Self { state, scratch } = self;
+        let prepared = &mut scratch[..batch.len()];
         state.now = now;
-        let seed = state.snapshot.seed();
-        let mut table = state.cache.table(now.as_secs());
-        for (position, buffer) in batch.iter().enumerate() {
-            let parsed = &mut scratch.parsed[position];
-            match parse::parse(&state.snapshot, port, buffer.data(), parsed) {
-                Ok(()) => {
-                    let flow_hash = parsed.key.flow_hash(seed);
-                    let table_hash = parsed.key.table_hash(flow_hash);
-                    table.prefetch(table_hash);
-                    scratch.flow_hash[position] = flow_hash;
-                    scratch.table_hash[position] = table_hash;
-                    scratch.outcome[position] = Outcome::Miss;
-                }
-                Err(reason) => scratch.outcome[position] = Outcome::Drop(reason),
-            }
-        }
+        state.counters.received.add(batch.len() as u64);
+        state.prepare(port, batch, prepared);
         if state.cache_enabled {
-            for position in 0..batch.len() {
-                if let Outcome::Miss = scratch.outcome[position]
-                    && let Some(found) =
-                        table.lookup(&scratch.parsed[position].key, scratch.table_hash[position])
-                {
-                    state.rewrites.prefetch(found);
-                    scratch.outcome[position] = Outcome::Hit(found);
-                }
-            }
+            state.look_up(prepared);
         }
         let mut hits = 0;
-        let received = batch.len();
-        for (position, mut buffer) in batch.drain(..).enumerate() {
-            let (parsed, flow_hash) = (&scratch.parsed[position], scratch.flow_hash[position]);
-            match scratch.outcome[position] {
-                Outcome::Hit(reference) => {
-                    if let Some(rewrite) = state.rewrites.get(reference)
-                        && rewrite.replay(&mut buffer, parsed, flow_hash).is_ok()
-                    {
-                        hits += 1;
-                        rewrite.packets += 1;
-                        rewrite.bytes += buffer.data().len() as u64;
-                        io.transmit(rewrite.port, buffer);
-                    } else {
-                        state.miss(port, parsed, flow_hash, scratch.table_hash[position], buffer, io);
-                    }
-                }
-                Outcome::Miss => {
-                    state.miss(port, parsed, flow_hash, scratch.table_hash[position], buffer, io)
-                }
-                Outcome::Drop(reason) => state.discard(reason, buffer, io),
+        for (mut buffer, packet) in batch.drain(..).zip(prepared) {
+            if let Some(reference) = packet.outcome.rewrite()
+                && let Some(rewrite) = state.rewrites.get(reference)
+                && let Ok(length) = rewrite.replay(&mut buffer, &packet.parsed, packet.flow_hash)
+            {
+                hits += 1;
+                rewrite.packets += 1;
+                rewrite.bytes += length as u64;
+                io.transmit(rewrite.port, buffer);
+            } else if packet.outcome == Outcome::DROP {
+                state.discard(packet.reason, buffer, io);
+            } else {
+                state.miss(port, packet, buffer, io);
             }
         }
-        state.counters.received.add(received as u64);
         state.counters.cache_hits.add(hits);
     }
 
@@ -251,6 +236,46 @@ impl Engine {
 }
 
 impl State {
+    /// Parses a batch, and has the cache lines that most likely hold its flows brought on their way.
+    #[inline(always)]
+    fn prepare<B: PacketBuffer>(&mut self, port: PortIndex, batch: &[B], prepared: &mut [Prepared]) {
+        let Self { snapshot, cache, recent, now, .. } = self;
+        let Some(entrance) = Entrance::of(snapshot, port) else {
+            for packet in prepared {
+                (packet.outcome, packet.reason) = (Outcome::DROP, DropReason::UnknownVlan);
+            }
+            return;
+        };
+        let seed = snapshot.seed();
+        let table = cache.table(now.as_secs());
+        for (buffer, packet) in batch.iter().zip(prepared) {
+            match entrance.parse(buffer.data(), recent, &mut packet.parsed) {
+                Ok(()) => {
+                    packet.flow_hash = packet.parsed.key.flow_hash(seed);
+                    packet.table_hash = packet.parsed.key.table_hash(packet.flow_hash);
+                    packet.outcome = Outcome::MISS;
+                    table.prefetch(packet.table_hash);
+                }
+                Err(reason) => (packet.outcome, packet.reason) = (Outcome::DROP, reason),
+            }
+        }
+    }
+
+    /// Looks up what was parsed, and has the rewrites that were found brought on their way.
+    #[inline(always)]
+    fn look_up(&mut self, prepared: &mut [Prepared]) {
+        let Self { cache, rewrites, now, .. } = self;
+        let mut table = cache.table(now.as_secs());
+        for packet in prepared {
+            if packet.outcome == Outcome::MISS
+                && let Some(found) = table.lookup(&packet.parsed.key, packet.table_hash)
+            {
+                rewrites.prefetch(found);
+                packet.outcome = Outcome(found.to_bits());
+            }
+        }
+    }
+
     fn view(&self) -> View<'_> {
         View { snapshot: &self.snapshot, neighbors: &self.neighbors }
     }

@@ -2,7 +2,7 @@
 
 use sluice_intent::plan::{GatewayIndex, PortIndex};
 
-use super::State;
+use super::{Prepared, State};
 use crate::buffer::{PacketBuffer, Transmit};
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
@@ -30,9 +30,7 @@ struct Slow<B> {
 impl<B: PacketBuffer> Slow<B> {
     /// Time to live or hop limit of an IP packet.
     fn ttl(&self) -> Option<u8> {
-        let field = if self.parsed.key.is_ipv6() { 7 } else { 8 };
-        let at = usize::from(self.parsed.network) + field;
-        self.buffer.data().get(at).copied().filter(|_| self.parsed.key.is_ip())
+        Some(self.parsed.ttl).filter(|_| self.parsed.key.is_ip())
     }
 }
 
@@ -43,17 +41,16 @@ impl State {
     pub(super) fn miss<B: PacketBuffer, T: Transmit<B>>(
         &mut self,
         port: PortIndex,
-        parsed: &Parsed,
-        flow_hash: u64,
-        table_hash: u64,
+        packet: &Prepared,
         buffer: B,
         io: &mut T,
     ) {
+        let Prepared { parsed, flow_hash, table_hash, .. } = *packet;
         self.counters.cache_misses.add(1);
-        if is_unmarkable(buffer.data(), parsed) {
+        if is_unmarkable(buffer.data(), &parsed) {
             return self.discard(DropReason::CongestionUnmarkable, buffer, io);
         }
-        let slow = Slow { entry: Entry::Port(port), parsed: *parsed, flow_hash, buffer };
+        let slow = Slow { entry: Entry::Port(port), parsed, flow_hash, buffer };
         let mut decision = decide(self.view(), &parsed.key, None, &mut Silent);
         if let Decision::Forward(rewrite) = &decision {
             self.remember(rewrite, &parsed.key, table_hash);
@@ -124,9 +121,9 @@ impl State {
     fn forward<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, mut slow: Slow<B>, io: &mut T) {
         let mut compiled = Compiled::new(rewrite, &self.snapshot);
         match compiled.replay(&mut slow.buffer, &slow.parsed, slow.flow_hash) {
-            Ok(()) => {
+            Ok(length) => {
                 compiled.packets = 1;
-                compiled.bytes = slow.buffer.data().len() as u64;
+                compiled.bytes = length as u64;
                 super::account(&self.logical, rewrite, &compiled);
                 io.transmit(compiled.port, slow.buffer);
             }
@@ -175,8 +172,8 @@ impl State {
             |mut buffer: B, parsed, io| {
                 let mut compiled = compiled.clone();
                 match compiled.replay(&mut buffer, parsed, flow_hash) {
-                    Ok(()) => {
-                        (compiled.packets, compiled.bytes) = (1, buffer.data().len() as u64);
+                    Ok(length) => {
+                        (compiled.packets, compiled.bytes) = (1, length as u64);
                         super::account(&logical, rewrite, &compiled);
                         io.transmit(compiled.port, buffer);
                     }
@@ -236,12 +233,7 @@ impl State {
         io: &mut T,
     ) {
         let from = self.snapshot.ingress(slow.parsed.key.ingress()).kind;
-        let macs = slow
-            .buffer
-            .data()
-            .get(usize::from(slow.parsed.frame)..)
-            .and_then(<[u8]>::first_chunk::<12>)
-            .copied();
+        let macs = slow.buffer.data().get(slow.parsed.frame()..).and_then(<[u8]>::first_chunk::<12>).copied();
         match icmp::deliver(&mut slow.buffer, &slow.parsed) {
             Ok(()) => {}
             Err(icmp::Undelivered::Drop(reason)) => return self.discard(reason, slow.buffer, io),
@@ -279,7 +271,7 @@ impl State {
         let snapshot = std::sync::Arc::clone(&self.snapshot);
         let from = snapshot.ingress(slow.parsed.key.ingress()).kind;
         let segment = snapshot.segment(id);
-        let (start, network) = (usize::from(slow.parsed.frame), usize::from(slow.parsed.network));
+        let (start, network) = (slow.parsed.frame(), slow.parsed.network());
         let replaced = if slow.parsed.key.is_ip() {
             let frame = slow.buffer.data().get(start..).unwrap_or(&[]);
             match nd::answer(segment, from, frame, network - start) {

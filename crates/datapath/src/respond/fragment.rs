@@ -3,12 +3,12 @@
 use sluice_wire::checksum;
 
 use crate::buffer::{PacketBuffer, Transmit};
-use crate::parse::Parsed;
+use crate::parse::{OUTER_ECN, Parsed};
 
 /// Whether the packet may be fragmented here: IPv4, without the don't-fragment bit, and without options (which would have to be
 /// sorted into those that every fragment carries and those that only the first does).
 pub(crate) fn may_fragment(data: &[u8], parsed: &Parsed) -> bool {
-    let header = data.get(usize::from(parsed.network)..).and_then(<[u8]>::first_chunk::<20>);
+    let header = data.get(parsed.network()..).and_then(<[u8]>::first_chunk::<20>);
     parsed.key.is_ip() && header.is_some_and(|header| header[0] == 0x45 && header[6] & 0x40 == 0)
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn fragment<B: PacketBuffer, T: Transmit<B>>(
     io: &mut T,
     mut send: impl FnMut(B, &Parsed, &mut T),
 ) -> bool {
-    let network = usize::from(parsed.network);
+    let network = parsed.network();
     let Some(packet) = data.get(network..network + usize::from(parsed.network_length)) else { return false };
     let Some((header, payload)) = packet.split_first_chunk::<20>() else { return false };
     let flags = u16::from_be_bytes([header[6], header[7]]);
@@ -48,7 +48,13 @@ pub(crate) fn fragment<B: PacketBuffer, T: Transmit<B>>(
         packet[10..12].fill(0);
         let sum = checksum::checksum(&packet[..20]);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        let parsed = Parsed { frame: 0, network: 14, network_length: length as u16, ..*parsed };
+        let parsed = Parsed {
+            network: 14,
+            end: 14 + length as u16,
+            network_length: length as u16,
+            marks: parsed.marks & OUTER_ECN,
+            ..*parsed
+        };
         send(buffer, &parsed, io);
     }
     true

@@ -76,7 +76,7 @@ pub(crate) fn deliver<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Resul
     let ethertype = key.ethertype();
     let length = usize::from(parsed.network_length);
     let echo = {
-        let network = usize::from(parsed.network);
+        let network = parsed.network();
         let packet = buffer.data().get(network..network + length).unwrap_or(&[]);
         is_echo_request(packet)
     };
@@ -89,7 +89,7 @@ pub(crate) fn deliver<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Resul
         }
         (None, _) => return Err(Undelivered::Error(Error::ProtocolUnreachable)),
     }
-    let Some(data) = buffer.replace_front(usize::from(parsed.network), 14) else {
+    let Some(data) = buffer.replace_front(parsed.network(), 14) else {
         return Err(Undelivered::Drop(DropReason::NoBuffer));
     };
     let (ethernet, packet) = data.split_at_mut(14);
@@ -164,7 +164,7 @@ pub(crate) fn may_answer(data: &[u8], parsed: &Parsed) -> bool {
     if !key.is_ip() || key.destination_mac().is_multicast() {
         return false;
     }
-    let network = usize::from(parsed.network);
+    let network = parsed.network();
     let packet = data.get(network..network + usize::from(parsed.network_length)).unwrap_or(&[]);
     let unicast = |address: IpAddr| match address {
         IpAddr::V4(v4) => {
@@ -196,7 +196,7 @@ pub(crate) fn error<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, source: Ip
     let ip = if source.is_ipv4() { 20 } else { 40 };
     let limit = if source.is_ipv4() { MAX_V4 } else { MAX_V6 };
     let length = (ip + 8 + quoted).min(limit);
-    let Some(data) = buffer.replace_front(usize::from(parsed.network), 14 + ip + 8) else { return false };
+    let Some(data) = buffer.replace_front(parsed.network(), 14 + ip + 8) else { return false };
     let Some(data) = data.get_mut(..14 + length) else { return false };
     let (ethernet, packet) = data.split_at_mut(14);
     let ethertype = if source.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };

@@ -5,7 +5,7 @@ use sluice_wire::{EtherType, MacAddr};
 
 use super::{Egress, Rewrite};
 use crate::buffer::PacketBuffer;
-use crate::parse::Parsed;
+use crate::parse::{OUTER_ECN, Parsed};
 use crate::snapshot::{Snapshot, Tunnel};
 
 /// Longest header that is put in front: Ethernet, tag, IPv6, UDP, tunnel header, inner Ethernet.
@@ -53,6 +53,8 @@ pub(crate) struct Compiled {
     inner: Inner,
     /// Taken from the time to live.
     hops: u8,
+    /// Least time to live with which a packet passes.
+    least_ttl: u8,
     /// Bytes put in front.
     push: u8,
     /// Where the outer IP header begins in the pushed bytes.
@@ -95,6 +97,7 @@ impl Compiled {
                 tunnel.port
             }
         };
+        let hops = rewrite.header.map_or(0, |header| header.hops);
         Self {
             outer,
             inner: match rewrite.header.map(|header| header.ethertype) {
@@ -103,7 +106,8 @@ impl Compiled {
                 Some(EtherType::IPV6) => Inner::V6,
                 Some(_) => Inner::Other,
             },
-            hops: rewrite.header.map_or(0, |header| header.hops),
+            hops,
+            least_ttl: if hops > 0 { hops.saturating_add(1) } else { 0 },
             push: writer.length as u8,
             outer_network: outer_network as u8,
             port,
@@ -116,56 +120,103 @@ impl Compiled {
         }
     }
 
-    /// Changes the packet. On refusal it is unchanged.
+    /// Changes the packet and returns the new length of its frame. On refusal it is unchanged.
     #[inline(always)]
     pub(crate) fn replay<B: PacketBuffer>(
         &self,
         buffer: &mut B,
         parsed: &Parsed,
         flow_hash: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<usize, Refused> {
         if parsed.network_length > self.mtu {
             return Err(Refused::TooBig);
         }
-        let network = usize::from(parsed.network);
-        let mut pop = usize::from(parsed.frame);
-        if parsed.outer_traffic_class & ECT_1 != 0 {
-            carry_congestion(buffer, parsed, self.hops)?;
+        if parsed.ttl < self.least_ttl {
+            return Err(Refused::TtlExpired);
         }
+        if parsed.marks & ECT_1 != 0 {
+            return self.replay_marked(buffer, parsed, flow_hash);
+        }
+        self.replay_by_kind(buffer, parsed, flow_hash)
+    }
+
+    /// Replays on a packet whose outer header has an ECN field that the inner one must get.
+    #[cold]
+    fn replay_marked<B: PacketBuffer>(
+        &self,
+        buffer: &mut B,
+        parsed: &Parsed,
+        flow_hash: u64,
+    ) -> Result<usize, Refused> {
+        let before = carry_congestion(buffer, parsed)?;
+        let result = self.replay_by_kind(buffer, parsed, flow_hash);
+        if result.is_err()
+            && let (Some(header), Some(before)) = (inner_header(buffer, parsed), before)
+        {
+            *header = before;
+        }
+        result
+    }
+
+    /// The usual kinds by name: what is constant in each is decided here, once.
+    #[inline(always)]
+    fn replay_by_kind<B: PacketBuffer>(
+        &self,
+        buffer: &mut B,
+        parsed: &Parsed,
+        flow_hash: u64,
+    ) -> Result<usize, Refused> {
+        match (self.inner, self.outer) {
+            (Inner::V4, Outer::None) => self.replay_as(Inner::V4, Outer::None, buffer, parsed, flow_hash),
+            (Inner::V4, Outer::V4) => self.replay_as(Inner::V4, Outer::V4, buffer, parsed, flow_hash),
+            (Inner::V6, Outer::None) => self.replay_as(Inner::V6, Outer::None, buffer, parsed, flow_hash),
+            (Inner::V6, Outer::V4) => self.replay_as(Inner::V6, Outer::V4, buffer, parsed, flow_hash),
+            (inner, outer) => self.replay_as(inner, outer, buffer, parsed, flow_hash),
+        }
+    }
+
+    #[inline(always)]
+    fn replay_as<B: PacketBuffer>(
+        &self,
+        inner: Inner,
+        outer: Outer,
+        buffer: &mut B,
+        parsed: &Parsed,
+        flow_hash: u64,
+    ) -> Result<usize, Refused> {
+        let push = usize::from(self.push);
         let mut traffic_class = 0;
-        if self.inner == Inner::Kept {
-            if self.outer != Outer::None {
-                // What follows the packet in the frame goes through the tunnel as well.
-                if buffer.data().len() > pop + 14 + usize::from(self.mtu) {
+        // What surrounds the kept bytes in the frame goes: old headers and, behind a packet with a length of its own, padding.
+        let (pop, keep) = if inner == Inner::Kept {
+            let frame = (parsed.frame(), usize::from(parsed.end).saturating_sub(parsed.frame()));
+            if outer != Outer::None {
+                if frame.1 > 14 + usize::from(self.mtu) {
                     return Err(Refused::TooBig);
                 }
                 traffic_class = bridged_traffic_class(parsed, buffer.data());
             }
+            frame
         } else {
-            pop = network;
-            let header = buffer.data_mut().get_mut(network..);
-            match self.inner {
-                Inner::V4 => traffic_class = patch_ipv4(header.and_then(<[u8]>::first_chunk_mut), self.hops)?,
-                Inner::V6 => traffic_class = patch_ipv6(header.and_then(<[u8]>::first_chunk_mut), self.hops)?,
-                Inner::Other | Inner::Kept => {}
-            }
-            // Ethernet padding is not carried on.
-            buffer.truncate(network + usize::from(parsed.network_length));
+            (parsed.network(), usize::from(parsed.network_length))
+        };
+        let data = buffer.reframe(pop, push, keep).ok_or(Refused::NoRoom)?;
+        match inner {
+            Inner::V4 => traffic_class = patch_ipv4(data.get_mut(push..), self.hops),
+            Inner::V6 => traffic_class = patch_ipv6(data.get_mut(push..), self.hops),
+            Inner::Other | Inner::Kept => {}
         }
-        let push = usize::from(self.push);
-        let data = buffer.replace_front(pop, push).ok_or(Refused::NoRoom)?;
-        self.write_header(data, push);
-        match self.outer {
+        self.write_header(data, push, outer != Outer::None);
+        match outer {
             Outer::None => {}
             Outer::V4 => self.patch_outer_v4(data, traffic_class, flow_hash),
             Outer::V6 => self.patch_outer_v6(data, traffic_class, flow_hash),
         }
-        Ok(())
+        Ok(data.len())
     }
 
     /// Copies of a constant length are a few moves; the usual lengths are named so that they are constant.
     #[inline(always)]
-    fn write_header(&self, data: &mut [u8], push: usize) {
+    fn write_header(&self, data: &mut [u8], push: usize, tunnel: bool) {
         #[inline(always)]
         fn copy<const N: usize>(data: &mut [u8], header: &[u8; MAX_PUSH]) {
             if let (Some(to), Some(from)) = (data.first_chunk_mut::<N>(), header.first_chunk::<N>()) {
@@ -173,11 +224,10 @@ impl Compiled {
             }
         }
         match push {
-            64 => copy::<64>(data, &self.header),
-            14 => copy::<14>(data, &self.header),
-            50 => copy::<50>(data, &self.header),
-            84 => copy::<84>(data, &self.header),
-            0 => {}
+            14 if !tunnel => copy::<14>(data, &self.header),
+            64 if tunnel => copy::<64>(data, &self.header),
+            50 if tunnel => copy::<50>(data, &self.header),
+            84 if tunnel => copy::<84>(data, &self.header),
             _ => {
                 for (to, from) in data.iter_mut().zip(&self.header[..push.min(MAX_PUSH)]) {
                     *to = *from;
@@ -231,39 +281,31 @@ const fn evened(flow_hash: u64) -> u64 {
     flow_hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Takes `hops` from the time to live, keeps the checksum (RFC 1624), and returns the traffic class.
+/// Takes `hops` from the time to live, keeps the checksum (RFC 1624), and returns the traffic class. The packet was parsed: the header is there.
 #[inline(always)]
-fn patch_ipv4(header: Option<&mut [u8; 20]>, hops: u8) -> Result<u8, Refused> {
-    let header = header.ok_or(Refused::NoRoom)?;
+fn patch_ipv4(packet: Option<&mut [u8]>, hops: u8) -> u8 {
+    let Some(header) = packet.and_then(<[u8]>::first_chunk_mut::<20>) else { return 0 };
     if hops > 0 {
-        if header[8] <= hops {
-            return Err(Refused::TtlExpired);
-        }
-        header[8] -= hops;
+        header[8] = header[8].wrapping_sub(hops);
         // The time to live is the high byte of its word: taking n from it adds n << 8 to the complement of the sum.
         let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + (u32::from(hops) << 8);
         // The carry comes around; and 0xffff, which no header sums to, is the other zero (RFC 1624 section 3).
         [header[10], header[11]] = ((sum + u32::from(sum >= 0xffff)) as u16).to_be_bytes();
     }
-    Ok(header[1])
+    header[1]
 }
 
 #[inline(always)]
-fn patch_ipv6(header: Option<&mut [u8; 40]>, hops: u8) -> Result<u8, Refused> {
-    let header = header.ok_or(Refused::NoRoom)?;
-    if hops > 0 {
-        if header[7] <= hops {
-            return Err(Refused::TtlExpired);
-        }
-        header[7] -= hops;
-    }
-    Ok(header[0] << 4 | header[1] >> 4)
+fn patch_ipv6(packet: Option<&mut [u8]>, hops: u8) -> u8 {
+    let Some(header) = packet.and_then(<[u8]>::first_chunk_mut::<40>) else { return 0 };
+    header[7] = header[7].wrapping_sub(hops);
+    header[0] << 4 | header[1] >> 4
 }
 
 /// Traffic class of a bridged packet; 0 if it is not IP.
 #[inline(always)]
 fn bridged_traffic_class(parsed: &Parsed, data: &[u8]) -> u8 {
-    let first = data.get(usize::from(parsed.network)..).and_then(<[u8]>::first_chunk::<2>);
+    let first = data.get(parsed.network()..).and_then(<[u8]>::first_chunk::<2>);
     match first {
         Some([first, second]) if parsed.key.is_ip() => {
             if parsed.key.is_ipv6() {
@@ -279,33 +321,33 @@ fn bridged_traffic_class(parsed: &Parsed, data: &[u8]) -> u8 {
 /// Whether congestion was met on the way of a packet through a tunnel that is not ECN-capable: it must be dropped, whatever it is for (RFC 6040
 /// section 4.2).
 pub(crate) fn is_unmarkable(data: &[u8], parsed: &Parsed) -> bool {
-    let header = data.get(usize::from(parsed.network)..).and_then(<[u8]>::first_chunk::<2>);
+    let header = data.get(parsed.network()..).and_then(<[u8]>::first_chunk::<2>);
     let shift = if parsed.key.is_ipv6() { 4 } else { 0 };
-    let met = parsed.outer_traffic_class & 3 == 3 && parsed.key.is_ip();
+    let met = parsed.marks & OUTER_ECN == 3 && parsed.key.is_ip();
     met && header.is_some_and(|header| header[1] >> shift & 3 == 0)
 }
 
+/// The beginning of the inner IP header.
+fn inner_header<'a, B: PacketBuffer>(buffer: &'a mut B, parsed: &Parsed) -> Option<&'a mut [u8; 20]> {
+    buffer.data_mut().get_mut(parsed.network()..)?.first_chunk_mut()
+}
+
 /// Carries ECT(1) or CE of the outer header over to the inner one (RFC 6040 section 4.2): both bits are set that the outer has
-/// set; CE on a packet that is not ECN-capable cannot be carried.
-#[cold]
-fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, hops: u8) -> Result<(), Refused> {
+/// set; CE on a packet that is not ECN-capable cannot be carried. Returns the inner header as it was, if there is one.
+fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Result<Option<[u8; 20]>, Refused> {
     if !parsed.key.is_ip() {
-        return Ok(());
+        return Ok(None);
     }
-    let outer = parsed.outer_traffic_class & 3;
-    let Some(header) = buffer.data_mut().get_mut(usize::from(parsed.network)..) else { return Ok(()) };
-    let Some(header) = header.first_chunk_mut::<20>() else { return Ok(()) };
+    let Some(header) = inner_header(buffer, parsed) else { return Ok(None) };
+    let unchanged = *header;
     let shift = if parsed.key.is_ipv6() { 4 } else { 0 };
     let inner = header[1] >> shift & 3;
-    let result = match (inner, outer) {
+    let result = match (inner, parsed.marks & OUTER_ECN) {
         (0, 3) => return Err(Refused::Unmarkable),
         (0, _) => 0,
         (3, _) | (_, 3) => 3,
         (_, outer) => outer,
     };
-    if hops > 0 && header[if parsed.key.is_ipv6() { 7 } else { 8 }] <= hops {
-        return Err(Refused::TtlExpired);
-    }
     let before = u16::from_be_bytes([header[0], header[1]]);
     header[1] = header[1] & !(3 << shift) | result << shift;
     if !parsed.key.is_ipv6() {
@@ -317,7 +359,7 @@ fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, hops: u8) 
         let sum = (sum & 0xffff) + (sum >> 16);
         [header[10], header[11]] = (!(sum as u16)).to_be_bytes();
     }
-    Ok(())
+    Ok(Some(unchanged))
 }
 
 /// Builds the pushed bytes front to back.

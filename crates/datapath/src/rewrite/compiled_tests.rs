@@ -8,6 +8,7 @@ use sluice_wire::checksum;
 use super::*;
 use crate::buffer::{HEADROOM, HeapBuffer};
 use crate::flow::{FlowKey, IPV6, NOT_IP};
+use crate::parse::TAGGED;
 use crate::rewrite::Header;
 use crate::snapshot::{IngressId, PortFacts, TunnelId};
 
@@ -66,8 +67,10 @@ fn flags(flags: u8) -> FlowKey {
 
 /// What parsing an untagged frame around `packet` leaves.
 fn parsed(v6: bool, packet: &[u8]) -> Parsed {
-    let network_length = packet.len() as u16;
-    Parsed { key: flags(if v6 { IPV6 } else { 0 }), network: 14, network_length, ..Parsed::default() }
+    let length = packet.len() as u16;
+    let ttl = packet[if v6 { 7 } else { 8 }];
+    let key = flags(if v6 { IPV6 } else { 0 });
+    Parsed { key, network: 14, end: 14 + length, network_length: length, ttl, ..Parsed::default() }
 }
 
 /// The frame after the replay, or why there was none; then the frame must be unchanged.
@@ -77,7 +80,10 @@ fn replay(compiled: &Compiled, frame: &[u8], parsed: &Parsed) -> Result<Vec<u8>,
     if result.is_err() {
         assert_eq!(buffer.data(), frame, "unchanged on refusal");
     }
-    result.map(|()| buffer.data().to_vec())
+    result.map(|length| {
+        assert_eq!(length, buffer.data().len());
+        buffer.data().to_vec()
+    })
 }
 
 #[test]
@@ -120,8 +126,8 @@ fn vlans_in_and_out() {
     let untagged_out = ethernet(TO, FROM, EtherType::IPV4, &packet);
     for (vlan_in, vlan_out) in [(0, 0), (0, 100), (100, 0), (100, 200)] {
         let frame = if vlan_in == 0 { untagged_in.clone() } else { tag(&untagged_in, vlan_in) };
-        let network = if vlan_in == 0 { 14 } else { 18 };
-        let parsed = Parsed { network, ..parsed(false, &packet) };
+        let (network, marks) = if vlan_in == 0 { (14, 0) } else { (18, TAGGED) };
+        let parsed = Parsed { network, marks, ..parsed(false, &packet) };
         let expected = if vlan_out == 0 { untagged_out.clone() } else { tag(&untagged_out, vlan_out) };
         assert_eq!(replay(&to_port(vlan_out, EtherType::IPV4, 0, 1500), &frame, &parsed), Ok(expected));
     }
@@ -136,8 +142,7 @@ fn ecn_after_decapsulation() {
         for (inner, row) in table.iter().enumerate() {
             for (outer, expected) in row.iter().enumerate() {
                 let packet = packet(v6, 64, 0xb8 | inner as u8, 10);
-                let outer_traffic_class = 0x48 | outer as u8;
-                let parsed = Parsed { outer_traffic_class, ..parsed(v6, &packet) };
+                let parsed = Parsed { marks: outer as u8, ..parsed(v6, &packet) };
                 let frame = ethernet(OLD, OLD, ethertype(v6), &packet);
                 let result = replay(&to_port(0, ethertype(v6), 1, 1500), &frame, &parsed);
                 let right = match *expected {
@@ -151,17 +156,18 @@ fn ecn_after_decapsulation() {
                 let refused = replay(
                     &to_port(0, ethertype(v6), 1, 1500),
                     &ethernet(OLD, OLD, ethertype(v6), &dying),
-                    &parsed,
+                    &Parsed { ttl: 1, ..parsed },
                 );
-                assert!(refused.is_err());
+                assert_eq!(refused, Err(Refused::TtlExpired));
             }
         }
     }
     let other = Parsed {
         key: flags(NOT_IP),
         network: 14,
+        end: 24,
         network_length: 10,
-        outer_traffic_class: 3,
+        marks: 3,
         ..Parsed::default()
     };
     assert!(!is_unmarkable(&[0; 24], &other), "what is not IP has no such field");
@@ -177,23 +183,23 @@ fn no_room_for_the_headers() {
         fn data_mut(&mut self) -> &mut [u8] {
             &mut self.0
         }
-        fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-            (push <= pop).then(|| {
+        fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+            (push <= pop && pop + keep <= self.0.len()).then(|| {
+                self.0.truncate(pop + keep);
                 self.0.drain(..pop - push);
                 self.0.as_mut_slice()
             })
-        }
-        fn truncate(&mut self, length: usize) {
-            self.0.truncate(length);
         }
         fn extend_back(&mut self, _: usize) -> Option<&mut [u8]> {
             None
         }
     }
-    let packet = packet(false, 64, 0, 10);
+    // One router on the way, and a mark to carry over: neither is to be seen in the packet that is refused.
+    let packet = packet(false, 64, 2, 10);
     let frame = ethernet(OLD, OLD, EtherType::IPV4, &packet);
     let mut buffer = Tight(frame.clone());
-    let result = to_port(100, EtherType::IPV4, 0, 1500).replay(&mut buffer, &parsed(false, &packet), 0);
+    let parsed = Parsed { marks: 3, ..parsed(false, &packet) };
+    let result = to_port(100, EtherType::IPV4, 1, 1500).replay(&mut buffer, &parsed, 0);
     assert_eq!((result, buffer.0), (Err(Refused::NoRoom), frame));
 }
 

@@ -118,7 +118,11 @@ impl RewriteTable {
     /// The rewrite, if the slot is still in that use.
     #[inline]
     pub(crate) fn get(&mut self, reference: RewriteRef) -> Option<&mut Compiled> {
-        self.slots.get_mut(reference.index()).filter(|slot| slot.epoch == reference.epoch())
+        // Not Option::filter, which the compiler makes two tests of.
+        match self.slots.get_mut(reference.index()) {
+            Some(slot) if slot.epoch == reference.epoch() => Some(slot),
+            _ => None,
+        }
     }
 
     /// Brings the rewrite's cache lines on their way.
@@ -256,7 +260,7 @@ mod tests {
         let mut frame = vec![0; 14 + 20];
         frame[14] = 0x45;
         let mut buffer = HeapBuffer::new(&frame, 0);
-        let parsed = Parsed { network: 14, network_length: 20, ..Parsed::default() };
+        let parsed = Parsed { network: 14, end: 34, network_length: 20, ttl: 64, ..Parsed::default() };
         compiled.replay(&mut buffer, &parsed, 0).unwrap();
         MacAddr(*buffer.data().first_chunk().unwrap())
     }

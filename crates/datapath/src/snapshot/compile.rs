@@ -20,7 +20,7 @@ use super::{
     ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment,
     SegmentId, Snapshot, Tunnel, TunnelId,
 };
-use crate::flow::mac_to_word;
+use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
 use crate::neighbor::NeighborKey;
 
@@ -332,6 +332,8 @@ impl Compiler<'_> {
     }
 
     fn add(&mut self, kind: IngressKind, mac: MacAddr, layer3: bool) -> IngressId {
+        // Segments and gateways count in 16 bits, and 16 ports have 4,096 VLANs each: far fewer than a flow key can tell apart.
+        debug_assert!(self.ingresses.len() < MAX_INGRESS as usize);
         let id = IngressId(self.ingresses.len() as u32);
         let (teps_v4, teps_v6) = (ArrayVec::new(), ArrayVec::new());
         self.ingresses.push(Ingress { kind, mac: mac_to_word(mac), layer3, teps_v4, teps_v6 });

@@ -48,12 +48,8 @@ impl PacketBuffer for Marked {
         self.buffer.data_mut()
     }
 
-    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-        self.buffer.replace_front(pop, push)
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.buffer.truncate(length);
+    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+        self.buffer.reframe(pop, push, keep)
     }
 
     fn extend_back(&mut self, count: usize) -> Option<&mut [u8]> {

@@ -184,13 +184,13 @@ impl PacketBuffer for Slot {
         &mut self.memory[self.start..self.end]
     }
 
-    fn replace_front(&mut self, pop: usize, push: usize) -> Option<&mut [u8]> {
-        self.start = (self.start + pop).checked_sub(push)?;
+    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
+        let kept = self.start + pop;
+        if kept + keep > self.end || push > kept {
+            return None;
+        }
+        (self.start, self.end) = (kept - push, kept + keep);
         Some(&mut self.memory[self.start..self.end])
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.end = self.end.min(self.start + length);
     }
 
     fn extend_back(&mut self, count: usize) -> Option<&mut [u8]> {
