@@ -7,6 +7,7 @@ mod get;
 mod trace;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -23,8 +24,9 @@ Examples:
   sluice apply edge.yaml                        take a new node document
   sluice                                        the interactive shell
 
-Which node: --socket, --node, the variable SLUICE_SOCKET, otherwise the only node whose
-socket is in $SLUICE_RUN_DIR, or in /run/sluice if that is not set.
+Which node: --socket, --node, the variable SLUICE_SOCKET, otherwise the only node that runs
+here. Sockets are looked for in $SLUICE_RUN_DIR, or in /run/sluice if that is not set, and
+in the labs that are up.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage. NO_COLOR=1 turns colours off.";
 
@@ -58,7 +60,7 @@ pub(crate) struct CommandLine {
 /// Which node is asked.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct NodeArguments {
-    /// Name of the node to ask
+    /// Name of the node to ask, NAME or LAB/NAME
     #[arg(id = "target-node", long = "node", value_name = "NAME", global = true, help_heading = GLOBAL)]
     pub(crate) name: Option<String>,
     /// Control socket of the node to ask
@@ -71,6 +73,23 @@ pub(crate) struct NodeArguments {
         conflicts_with = "target-node"
     )]
     pub(crate) socket: Option<PathBuf>,
+    /// How long the node gets for each answer [default: 10]
+    #[arg(
+        id = "target-timeout",
+        long = "timeout",
+        value_name = "SECONDS",
+        global = true,
+        help_heading = GLOBAL,
+        value_parser = clap::value_parser!(u32).range(1..=86_400)
+    )]
+    pub(crate) timeout: Option<u32>,
+}
+
+impl NodeArguments {
+    /// How long the node gets for each answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.map_or(sluice_control::DEFAULT_TIMEOUT, |seconds| Duration::from_secs(seconds.into()))
+    }
 }
 
 /// A line of the interactive shell.

@@ -26,12 +26,12 @@ pub(crate) enum CliError {
         /// The command that looks most like it.
         nearest: Option<String>,
     },
-    /// The run directory holds no socket.
+    /// There is no socket.
     #[error(
-        "no node runs here: there is no control socket in {0}; start one with 'sluiced --config FILE', or name a socket with --socket ('sluice lab status' lists those of a lab)"
+        "no node runs here: there is no control socket in {0}, and no lab is up; start one with 'sluiced --config FILE', or name a socket with --socket"
     )]
     NoNode(PathBuf),
-    /// The run directory holds sockets, and nobody listens on any.
+    /// There are sockets, and nobody listens on any.
     #[error(
         "no node runs here: nobody listens on the control sockets of {0}; start one with 'sluiced --config FILE'"
     )]
@@ -39,6 +39,25 @@ pub(crate) enum CliError {
     /// There is more than one node.
     #[error("several nodes run here: {0}; say which with --node NAME")]
     SeveralNodes(String),
+    /// No node of the name.
+    #[error(
+        "no node '{name}' runs here, {}; start one with 'sluiced --config FILE', or name a socket with --socket",
+        if known.is_empty() { "nor any other".to_owned() } else { format!("only {known}") }
+    )]
+    NoNodeOfName {
+        /// What was asked for.
+        name: String,
+        /// The nodes that run.
+        known: String,
+    },
+    /// Nodes of several labs have the name.
+    #[error("several nodes are called '{name}'; say which with one of {ways}")]
+    SeveralOfName {
+        /// The name.
+        name: String,
+        /// How to name each.
+        ways: String,
+    },
     /// The node gave no answer.
     #[error(transparent)]
     Node(#[from] ClientError),
@@ -95,7 +114,10 @@ impl CliError {
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::CommandNotFound { .. } | Self::SeveralNodes(_) => USAGE,
+            Self::Usage(_)
+            | Self::CommandNotFound { .. }
+            | Self::SeveralNodes(_)
+            | Self::SeveralOfName { .. } => USAGE,
             _ => FAILED,
         }
     }

@@ -112,7 +112,7 @@ fn command_position(arguments: &[String]) -> Option<usize> {
     let mut position = 0;
     loop {
         match arguments.get(position)?.as_str() {
-            "--node" | "--socket" => position += 2,
+            "--node" | "--socket" | "--timeout" => position += 2,
             option if option.starts_with('-') => position += 1,
             _ => return Some(position),
         }

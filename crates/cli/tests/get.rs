@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use sluice_control::{Reply, Request};
 use support::{FakeNode, Reaction, answers, ran, run, sluice};
@@ -155,6 +157,36 @@ fn an_empty_node_says_so_in_words() {
     ] {
         assert_eq!(run(directory.path(), line).succeeded(), sentence);
     }
+}
+
+/// Names of NSX's `get dataplane` whose meaning this data plane has.
+const KNOWN_FIELDS: [&str; 12] = [
+    "Rx_ring_size",
+    "Slowpath_ring_size",
+    "Tx_ring_size",
+    "Corelist",
+    "Fc_micro_cache_size",
+    "Hugepage_mem",
+    "Rx_queue_per_core",
+    "Device_id",
+    "Name",
+    "Numa_node",
+    "Pci",
+    "Vendor",
+];
+/// What NSX has no name for.
+const OWN_FIELDS: [&str; 5] =
+    ["Flow_cache_micro", "Ordinary_page_mem", "Packet_buffers", "Idle_sleep_us", "Driver"];
+
+#[test]
+fn the_data_plane_has_the_fields_of_nsx_that_mean_something_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let _node = FakeNode::start(directory.path(), "edge-1");
+    let shown = run(directory.path(), "get dataplane").succeeded();
+    let fields: BTreeSet<&str> =
+        shown.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    let expected: BTreeSet<&str> = KNOWN_FIELDS.into_iter().chain(OWN_FIELDS).chain(["Devices"]).collect();
+    assert_eq!(fields, expected);
 }
 
 #[test]

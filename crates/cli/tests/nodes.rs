@@ -1,11 +1,14 @@
 //! Which node is asked, and what is said when it does not answer as it should.
 
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod support;
 
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use sluice_control::Reply;
-use support::{FakeNode, Reaction, ran, run, sluice};
+use support::{FakeNode, Reaction, hang_up, ran, run, sluice};
 
 #[test]
 fn without_a_node_it_says_how_to_start_one() {
@@ -14,8 +17,8 @@ fn without_a_node_it_says_how_to_start_one() {
     assert_eq!(
         error,
         format!(
-            "error: no node runs here: there is no control socket in {}; start one with 'sluiced --config FILE', or name a \
-             socket with --socket ('sluice lab status' lists those of a lab)\n",
+            "error: no node runs here: there is no control socket in {}, and no lab is up; start one with 'sluiced --config FILE', \
+             or name a socket with --socket\n",
             directory.path().display()
         )
     );
@@ -23,7 +26,76 @@ fn without_a_node_it_says_how_to_start_one() {
     let error = run(&directory.path().join("nowhere"), "get status").failed(1);
     assert!(error.contains("no node runs here"), "{error}");
     let error = run(directory.path(), "--node edge-1 get status").failed(1);
-    assert!(error.contains("no node answers on") && error.contains("edge-1.sock"), "{error}");
+    assert!(error.starts_with("error: no node 'edge-1' runs here, nor any other; start one"), "{error}");
+    let _node = FakeNode::start(directory.path(), "edge-2");
+    let error = run(directory.path(), "--node edge-1 get status").failed(1);
+    assert!(error.starts_with("error: no node 'edge-1' runs here, only edge-2; start one"), "{error}");
+}
+
+/// A node in a lab.
+fn in_lab(run_directory: &Path, lab: &str, name: &str) -> FakeNode {
+    let directory = run_directory.join("lab").join(lab).join("run");
+    std::fs::create_dir_all(&directory).unwrap();
+    FakeNode::start(&directory, name)
+}
+
+#[test]
+fn the_nodes_of_labs_are_found_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |line| run(directory.path(), line);
+    let demo_edge = in_lab(directory.path(), "demo", "edge1");
+    // The only node that runs needs no name.
+    run("get status").succeeded();
+    let _demo_host = in_lab(directory.path(), "demo", "host1");
+    assert_eq!(
+        run("get status").failed(2),
+        "error: several nodes run here: demo/edge1, demo/host1; say which with --node NAME\n"
+    );
+    run("--node edge1 get logical-routers").succeeded();
+    run("--node demo/edge1 get logical-routers").succeeded();
+    assert_eq!(demo_edge.requests().len(), 3);
+
+    let other_edge = in_lab(directory.path(), "other", "edge1");
+    assert_eq!(
+        run("--node edge1 get status").failed(2),
+        "error: several nodes are called 'edge1'; say which with one of --node demo/edge1, --node other/edge1\n"
+    );
+    run("--node other/edge1 get status").succeeded();
+    assert_eq!((demo_edge.requests().len(), other_edge.requests().len()), (3, 1));
+
+    // What a lab that died left behind is passed over.
+    let socket = other_edge.socket.clone();
+    drop(other_edge);
+    assert!(socket.exists());
+    run("--node edge1 get status").succeeded();
+    assert_eq!(demo_edge.requests().len(), 4);
+
+    let plain = FakeNode::start(directory.path(), "edge1");
+    let error = run("--node edge1 get status").failed(2);
+    assert!(error.contains(&format!("--socket {}, --node demo/edge1", plain.socket.display())), "{error}");
+    let error = run("--node demo/edge7 get status").failed(1);
+    assert!(error.contains("no node 'demo/edge7' runs here, only edge1, demo/edge1, demo/host1;"), "{error}");
+    for wrong in ["a/b/c", "/edge1", "demo/", "demo/..", "../edge1"] {
+        let error = ran(sluice(directory.path()).args(["--node", wrong, "get", "status"])).failed(2);
+        assert!(error.contains("NAME or LAB/NAME"), "{error}");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = FakeNode::reacting(directory.path(), "edge-1", |_| Reaction::Silence);
+    let error = run(directory.path(), "--timeout 1 get status").failed(1);
+    assert_eq!(
+        error,
+        format!(
+            "error: the node on {} did not answer within 1 s; look whether its process still runs and what its log says, or wait \
+             longer with --timeout\n",
+            node.socket.display()
+        )
+    );
+    assert!(run(directory.path(), "--timeout 0 get status").failed(2).contains("0 is not in 1..=86400"));
+    assert!(run(directory.path(), "get --help").succeeded().contains("--timeout <SECONDS>"));
 }
 
 #[test]
@@ -44,8 +116,8 @@ fn several_nodes_have_to_be_told_apart() {
 fn the_socket_of_a_dead_node_does_not_count() {
     let directory = tempfile::tempdir().unwrap();
     // A listener that is gone leaves its socket behind.
-    drop(UnixListener::bind(directory.path().join("dead.sock")).unwrap());
-    drop(UnixListener::bind(directory.path().join("gone.sock")).unwrap());
+    hang_up(UnixListener::bind(directory.path().join("dead.sock")).unwrap());
+    hang_up(UnixListener::bind(directory.path().join("gone.sock")).unwrap());
     let error = run(directory.path(), "get status").failed(1);
     assert!(error.contains("nobody listens on the control sockets"), "{error}");
     let node = FakeNode::start(directory.path(), "edge-1");

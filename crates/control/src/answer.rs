@@ -148,6 +148,8 @@ pub struct CpuStats {
     pub tx_packets: u64,
     /// Cycles spent on packets in all.
     pub busy_cycles: u64,
+    /// Heap allocations of the worker in all, those of its start among them; forwarding makes none.
+    pub heap_allocations: u64,
 }
 
 /// Settings of the flow cache.
@@ -243,11 +245,11 @@ pub struct RouterRoutes {
 /// A route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Route {
-    /// Where it comes from: `t0c`, `t0s`, `t1c`, `t1s`, `isr`.
+    /// Where it comes from: `t0c`, `t0s`, `t1c`, `t1s`, `isr`; `c` and `s` on the transport network.
     pub origin: String,
     /// Destination.
     pub network: String,
-    /// Next hop, `local`, `blackhole` or the linked gateway.
+    /// Next hops; or `local`, `connected`, `link` (to the gateway that `interface` names) or `blackhole`.
     pub gateways: Vec<String>,
     /// The interface or segment.
     pub interface: String,

@@ -11,5 +11,7 @@ mod client;
 mod request;
 
 pub use answer::*;
-pub use client::{Client, ClientError, RequestsEnd, default_socket, run_directory};
+pub use client::{
+    Client, ClientError, DEFAULT_TIMEOUT, RequestsEnd, default_socket, is_alive, run_directory,
+};
 pub use request::*;

@@ -49,7 +49,10 @@ pub struct EngineCounters {
     pub punts: [Counter; PuntKind::COUNT],
     /// Packets that the engine was given.
     pub received: Counter,
-    /// Packets whose decision was in the flow cache.
+    /// ICMP errors that were not sent because enough had been for now (RFC 1812 section 4.3.2.8). The packets that they were about are
+    /// counted as dropped, as those are whose senders were told.
+    pub errors_suppressed: Counter,
+    /// Packets whose decision was in the flow cache, also if an earlier packet of the same batch has put it there.
     pub cache_hits: Counter,
     /// Packets that had to be decided.
     pub cache_misses: Counter,
@@ -73,6 +76,7 @@ impl Default for EngineCounters {
             drops: DropReason::ALL.iter().map(|_| Counter::default()).collect(),
             punts: Default::default(),
             received: Counter::default(),
+            errors_suppressed: Counter::default(),
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
             cache_insertions: Counter::default(),

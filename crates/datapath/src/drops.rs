@@ -33,9 +33,9 @@ macro_rules! reasons {
 reasons! {
     /// The frame ends before its headers do.
     Truncated = "truncated",
-    /// A header contradicts itself: version, header length or total length.
+    /// A header contradicts itself: version or a length, or where in its packet a fragment belongs.
     Malformed = "malformed",
-    /// The IPv4 header checksum is wrong (RFC 1812 section 5.2.2).
+    /// The IPv4 header checksum is wrong (RFC 1812 section 5.2.2), or the UDP checksum of a tunnel packet (RFC 8926 section 3.3).
     BadChecksum = "bad-checksum",
     /// The frame carries more VLAN tags than the port's configuration has a use for.
     UnsupportedTags = "unsupported-tags",
@@ -43,6 +43,10 @@ reasons! {
     UnknownVlan = "unknown-vlan",
     /// The destination MAC address is not this node's.
     NotForThisNode = "not-for-this-node",
+    /// The source MAC address is a group address, which is no station's (IEEE 802.3 section 3.2.3).
+    GroupSource = "group-source",
+    /// To one of the reserved addresses 01-80-C2-00-00-00 to -0F, which no bridge forwards to (IEEE 802.1Q section 8.6.3).
+    ReservedAddress = "reserved-address",
     /// A source address that no host may use: multicast, broadcast, loopback or unspecified (RFC 1812 section 5.3.7).
     MartianSource = "martian-source",
     /// A destination address that is not routed: loopback, unspecified, multicast or broadcast.
@@ -105,8 +109,6 @@ reasons! {
     NoBuffer = "no-buffer",
     /// An ARP or neighbour discovery packet answered or rightly ignored: nothing is left to forward.
     Consumed = "consumed",
-    /// A router must not answer it, or has answered enough for now (RFC 1812 section 4.3.2.8).
-    ErrorSuppressed = "error-suppressed",
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@
 //! before every batch. A rewrite remembers the neighbour that it was made with, so that a change strikes exactly the rewrites
 //! that used it, before the next packet: no flow is ever replayed with a stale address.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use hashbrown::HashMap;
+use arrayvec::ArrayVec;
+use hashbrown::{HashMap, HashSet};
 use sluice_intent::plan::PortIndex;
 use sluice_wire::MacAddr;
 
@@ -21,16 +23,23 @@ pub struct NeighborKey {
     pub address: IpAddr,
 }
 
-/// A neighbour that has been resolved at least once. Numbers are never used for another neighbour.
+/// A neighbour with a certain MAC address: each change of that makes a new one, and no number is ever used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NeighborId(pub(crate) u32);
+pub struct NeighborId(pub(crate) u64);
+
+/// Losses that a table remembers one by one.
+const JOURNAL: usize = 64;
 
 /// The neighbours that are known at a moment.
 #[derive(Clone, Debug, Default)]
 pub struct NeighborTable {
     version: u64,
-    ids: HashMap<NeighborKey, NeighborId, foldhash::fast::RandomState>,
-    addresses: Vec<Option<MacAddr>>,
+    neighbors: HashMap<NeighborKey, (NeighborId, MacAddr), foldhash::fast::RandomState>,
+    live: HashSet<u64, foldhash::fast::RandomState>,
+    /// The last losses, each with the version that it led to.
+    lost: VecDeque<(u64, NeighborId)>,
+    /// The version up to which losses were forgotten.
+    forgotten: u64,
 }
 
 impl NeighborTable {
@@ -41,37 +50,46 @@ impl NeighborTable {
 
     /// Sets the neighbour's MAC address; `None` forgets it.
     pub fn set(&mut self, key: NeighborKey, mac: Option<MacAddr>) {
-        let next = NeighborId(self.addresses.len() as u32);
-        let id = match self.ids.get(&key) {
-            Some(id) => *id,
-            None if mac.is_none() => return,
-            None => {
-                self.ids.insert(key, next);
-                self.addresses.push(None);
-                next
+        let known = self.neighbors.get(&key).copied();
+        if known.map(|(_, mac)| mac) == mac {
+            return;
+        }
+        self.version += 1;
+        if let Some((id, _)) = known {
+            self.live.remove(&id.0);
+            self.neighbors.remove(&key);
+            if self.lost.len() == JOURNAL
+                && let Some((version, _)) = self.lost.pop_front()
+            {
+                self.forgotten = version;
             }
-        };
-        let address = &mut self.addresses[id.0 as usize];
-        if *address != mac {
-            *address = mac;
-            self.version += 1;
+            self.lost.push_back((self.version, id));
+        }
+        if let Some(mac) = mac {
+            self.live.insert(self.version);
+            self.neighbors.insert(key, (NeighborId(self.version), mac));
         }
     }
 
     /// The neighbour's MAC address, if it is resolved.
     pub fn resolve(&self, key: &NeighborKey) -> Option<(NeighborId, MacAddr)> {
-        let id = *self.ids.get(key)?;
-        Some((id, self.mac(id)?))
+        self.neighbors.get(key).copied()
     }
 
-    /// The MAC address of a neighbour, if it is resolved.
-    pub(crate) fn mac(&self, id: NeighborId) -> Option<MacAddr> {
-        self.addresses.get(id.0 as usize).copied().flatten()
+    /// Whether the neighbour still has the MAC address that it had under this number.
+    pub(crate) fn is_live(&self, id: NeighborId) -> bool {
+        self.live.contains(&id.0)
+    }
+
+    /// The numbers that ended since an earlier version of this table; none if those are no longer remembered one by one.
+    pub(crate) fn lost_since(&self, version: u64) -> Option<ArrayVec<NeighborId, JOURNAL>> {
+        let later = self.lost.iter().filter(|(at, _)| *at > version).map(|(_, id)| *id);
+        (version >= self.forgotten).then(|| later.collect())
     }
 
     /// The resolved neighbours.
     pub fn iter(&self) -> impl Iterator<Item = (&NeighborKey, MacAddr)> {
-        self.ids.iter().filter_map(|(key, id)| Some((key, self.mac(*id)?)))
+        self.neighbors.iter().map(|(key, (_, mac))| (key, *mac))
     }
 }
 
@@ -79,19 +97,47 @@ impl NeighborTable {
 mod tests {
     use super::*;
 
+    fn key(number: u32) -> NeighborKey {
+        NeighborKey {
+            port: PortIndex(0),
+            vlan: 0,
+            address: std::net::Ipv4Addr::from(0xc000_0200 + number).into(),
+        }
+    }
+
+    fn mac(number: u8) -> MacAddr {
+        MacAddr([2, 0, 0, 0, 0, number])
+    }
+
     #[test]
-    fn only_changes_count_and_numbers_stay() {
+    fn only_changes_count_and_each_makes_a_new_number() {
         let mut table = NeighborTable::default();
-        let key = NeighborKey { port: PortIndex(0), vlan: 0, address: "192.0.2.1".parse().unwrap() };
-        table.set(key, None);
+        table.set(key(1), None);
         assert_eq!(table.version(), 0);
-        table.set(key, Some(MacAddr([2, 0, 0, 0, 0, 1])));
-        let (id, _) = table.resolve(&key).unwrap();
-        table.set(key, Some(MacAddr([2, 0, 0, 0, 0, 1])));
-        assert_eq!(table.version(), 1);
-        table.set(key, None);
-        assert_eq!((table.version(), table.resolve(&key), table.mac(id)), (2, None, None));
-        table.set(key, Some(MacAddr([2, 0, 0, 0, 0, 2])));
-        assert_eq!(table.resolve(&key), Some((id, MacAddr([2, 0, 0, 0, 0, 2]))));
+        table.set(key(1), Some(mac(1)));
+        let (first, _) = table.resolve(&key(1)).unwrap();
+        table.set(key(1), Some(mac(1)));
+        assert_eq!((table.version(), table.is_live(first)), (1, true));
+        table.set(key(1), None);
+        assert_eq!((table.version(), table.resolve(&key(1)), table.is_live(first)), (2, None, false));
+        table.set(key(1), Some(mac(1)));
+        let (second, _) = table.resolve(&key(1)).unwrap();
+        assert!(second != first && table.is_live(second) && !table.is_live(first));
+        assert_eq!(table.lost_since(0).unwrap()[..], [first]);
+        assert_eq!(table.lost_since(2).unwrap()[..], []);
+    }
+
+    #[test]
+    fn what_comes_and_goes_leaves_nothing_behind() {
+        let mut table = NeighborTable::default();
+        for number in 0..10_000 {
+            table.set(key(number), Some(mac(1)));
+            table.set(key(number), None);
+        }
+        let sizes = (table.neighbors.len(), table.live.len(), table.lost.len());
+        assert_eq!(sizes, (0, 0, JOURNAL));
+        assert!(table.neighbors.capacity() < 100 && table.live.capacity() < 100);
+        assert_eq!(table.lost_since(19_000), None, "more was lost since than is remembered");
+        assert_eq!(table.lost_since(19_998).unwrap().len(), 1);
     }
 }

@@ -3,16 +3,21 @@
 //! Every packet passes here: [`usual`] takes the usual shapes at fixed offsets, and the rest of this module everything else. It finds where the packet enters ([`IngressId`]), strips tunnels that end at this node in thought (the bytes stay),
 //! checks what must hold before anything is forwarded, and leaves the positions that a rewrite needs.
 
+mod extensions;
 mod recent;
 mod usual;
 
+use std::net::IpAddr;
+
 use sluice_intent::plan::{Encapsulation, PortIndex};
+use sluice_wire::checksum::PseudoHeader;
 use sluice_wire::{EtherType, IpProtocol};
 
 use crate::drops::DropReason;
 use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG};
 use crate::snapshot::tunnel::vni_key;
 use crate::snapshot::{Ingress, IngressId, IngressKind, PortIngress, Snapshot};
+pub(crate) use extensions::upper_layer;
 pub(crate) use recent::RecentTunnels;
 use usual::Destination;
 
@@ -60,8 +65,10 @@ const VXLAN_PORT: [u8; 2] = 4789u16.to_be_bytes();
 const UDP: u8 = IpProtocol::UDP.0;
 const TCP: u8 = IpProtocol::TCP.0;
 const ICMPV6: u8 = IpProtocol::ICMPV6.0;
-/// IPv6 extension headers that are walked before a packet is refused.
-const MAX_EXTENSION_HEADERS: usize = 8;
+/// UDP and tunnel header: what a tunnel packet's datagram is never shorter than.
+const TUNNEL_HEADERS: usize = 8 + 8;
+/// Longest IPv4 datagram, a reassembled one as well (RFC 791 section 3.1).
+const MAX_DATAGRAM: usize = 65_535;
 const MAC: u64 = 0xffff_ffff_ffff;
 
 /// Where the packets of a batch come in, looked up once for all of them.
@@ -208,6 +215,10 @@ fn parse_ipv4<const OUTER: bool>(
     ]);
     parsed.key.0[4] |= u64::from(protocol) << 24;
     if fragment {
+        let offset = usize::from(u16::from_be_bytes([header[6] & 0x1f, header[7]])) * 8;
+        if offset + total > MAX_DATAGRAM {
+            return Err(DropReason::Malformed);
+        }
         parsed.key.0[5] |= u64::from(FRAGMENT);
     } else if protocol == UDP || protocol == TCP {
         if total < header_length + 8 {
@@ -222,8 +233,9 @@ fn parse_ipv4<const OUTER: bool>(
                 if !snapshot.is_remote_tep_v4(parsed.key.0[0] as u32) {
                     return Err(DropReason::UnknownTep);
                 }
-                let end = network + total;
-                return parse_tunnel(snapshot, encapsulation, data, network + header_length, end, header[1]);
+                let (udp, end) = (network + header_length, network + total);
+                let data = tunnel_datagram(data, udp, end, &parsed.key)?;
+                return parse_tunnel(snapshot, encapsulation, data, udp, header[1]);
             }
         }
         parsed.key.0[4] |= u64::from(u32::from_le_bytes(ports)) << 32;
@@ -263,8 +275,8 @@ fn parse_ipv6<const OUTER: bool>(
     }
     parsed.key.0[5] |= u64::from(IPV6);
     let (mut protocol, mut transport) = (header[6], network + 40);
-    if is_extension(protocol) {
-        let walked = walk_extensions(data, network, total, protocol)?;
+    if extensions::is_extension(protocol) {
+        let walked = extensions::walk(data, network, total, protocol)?;
         if walked.count > 1 {
             parsed.key.0[5] |= u64::from(MANY_EXTENSIONS);
             return Ok(parsed);
@@ -297,7 +309,8 @@ fn parse_ipv6<const OUTER: bool>(
                     return Err(DropReason::UnknownTep);
                 }
                 let traffic_class = header[0] << 4 | header[1] >> 4;
-                return parse_tunnel(snapshot, encapsulation, data, transport, end, traffic_class);
+                let data = tunnel_datagram(data, transport, end, &parsed.key)?;
+                return parse_tunnel(snapshot, encapsulation, data, transport, traffic_class);
             }
         }
         parsed.key.0[4] |= u64::from(u32::from_le_bytes(ports)) << 32;
@@ -309,19 +322,50 @@ fn parse_ipv6<const OUTER: bool>(
     Ok(parsed)
 }
 
-/// Parses the frame inside a tunnel whose UDP header begins at `udp` and whose packet ends at `end`.
+/// The frame up to the end of the datagram at `udp`, of a tunnel packet with the key `outer` that ends at `end`, if the UDP header says
+/// what is right.
+#[inline(always)]
+fn tunnel_datagram<'a>(
+    data: &'a [u8],
+    udp: usize,
+    end: usize,
+    outer: &FlowKey,
+) -> Result<&'a [u8], DropReason> {
+    let [_, _, _, _, high, low, checksum @ ..]: [u8; 8] = bytes_at(data, udp).ok_or(DropReason::Truncated)?;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length < TUNNEL_HEADERS || udp + length > end {
+        return Err(DropReason::Malformed);
+    }
+    let data = data.get(..udp + length).ok_or(DropReason::Truncated)?;
+    // Tunnels may go without, over IPv6 as well (RFC 6935); a checksum that is there is to hold (RFC 8926 section 3.3, RFC 7348 section 5).
+    if checksum != [0, 0] && !udp_checksum_holds(outer, &data[udp..]) {
+        return Err(DropReason::BadChecksum);
+    }
+    Ok(data)
+}
+
+#[inline(never)]
+fn udp_checksum_holds(key: &FlowKey, datagram: &[u8]) -> bool {
+    let pseudo_header = match (key.source(), key.destination()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => PseudoHeader::ipv4(source, destination),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => PseudoHeader::ipv6(source, destination),
+        // A key has addresses of one family.
+        _ => return false,
+    };
+    pseudo_header.verify_udp(datagram)
+}
+
+/// Parses the frame inside a tunnel whose UDP header begins at `udp` and ends with the data.
 #[inline(always)]
 fn parse_tunnel(
     snapshot: &Snapshot,
     encapsulation: Encapsulation,
     data: &[u8],
     udp: usize,
-    end: usize,
     traffic_class: u8,
 ) -> Result<Parsed, DropReason> {
-    let data = data.get(..end).ok_or(DropReason::Truncated)?;
     let header: [u8; 8] = bytes_at(data, udp + 8).ok_or(DropReason::Truncated)?;
-    let mut frame = udp + 16;
+    let mut frame = udp + TUNNEL_HEADERS;
     match encapsulation {
         Encapsulation::Geneve => {
             if header[0] != 0 || header[1] != 0 {
@@ -419,54 +463,6 @@ fn checksum_holds(header: &[u8; 20]) -> bool {
     let sum = sum.wrapping_add(u64::from(again));
     // 0 becomes the largest number of all.
     sum.wrapping_mul(INVERSE).wrapping_sub(1) < LARGEST_QUOTIENT
-}
-
-/// Hop-by-hop options, routing, fragment, authentication, destination options, mobility, HIP, shim6 (RFC 7045 section 4).
-const fn is_extension(protocol: u8) -> bool {
-    matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
-}
-
-struct Walked {
-    count: usize,
-    fragment: bool,
-    protocol: u8,
-    transport: usize,
-}
-
-/// Walks the extension headers of an IPv6 packet of `total` bytes (RFC 8200 section 4).
-#[cold]
-fn walk_extensions(data: &[u8], network: usize, total: usize, first: u8) -> Result<Walked, DropReason> {
-    let packet = data.get(..network + total).ok_or(DropReason::Truncated)?;
-    let mut walked = Walked { count: 0, fragment: false, protocol: first, transport: network + 40 };
-    while is_extension(walked.protocol) {
-        walked.count += 1;
-        if walked.count > MAX_EXTENSION_HEADERS {
-            return Err(DropReason::TooManyExtensionHeaders);
-        }
-        let [next, length]: [u8; 2] = bytes_at(packet, walked.transport).ok_or(DropReason::Truncated)?;
-        let bytes = match walked.protocol {
-            44 => {
-                let [high, low]: [u8; 2] =
-                    bytes_at(packet, walked.transport + 2).ok_or(DropReason::Truncated)?;
-                // An offset, or more fragments: an atomic fragment (RFC 6946) is a whole packet.
-                walked.fragment |= high | (low & !6) != 0;
-                8
-            }
-            51 => (usize::from(length) + 2) * 4,
-            _ => (usize::from(length) + 1) * 8,
-        };
-        // What follows is the same in all fragments only up to here, and data in the later ones.
-        let cut_short = walked.protocol == 44 && walked.fragment;
-        walked.protocol = next;
-        walked.transport += bytes;
-        if walked.transport > packet.len() {
-            return Err(DropReason::Truncated);
-        }
-        if cut_short {
-            break;
-        }
-    }
-    Ok(walked)
 }
 
 /// `N` bytes at `offset`, if they are there.

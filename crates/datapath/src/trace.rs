@@ -18,7 +18,8 @@ use crate::parse::{Entrance, Parsed, RecentTunnels};
 use crate::pipeline::trace::{Recorder, Step};
 use crate::pipeline::{Decision, View, decide};
 use crate::punt::{Punt, PuntKind};
-use crate::rewrite::Egress;
+use crate::respond::icmp;
+use crate::rewrite::{Egress, Ethernet, Rewrite};
 use crate::snapshot::router::{HopVia, Origin, Route, Target};
 use crate::snapshot::segment::Place;
 use crate::snapshot::{IngressKind, Snapshot};
@@ -52,14 +53,13 @@ pub fn trace(
     frame: &[u8],
 ) -> std::io::Result<Report> {
     let mut report = Report::default();
+    let outcome = replay(snapshot, neighbors, port, frame)?;
     let mut parsed = Parsed::default();
+    let mut told = None;
     let entrance = Entrance::of(snapshot, port).ok_or(DropReason::UnknownVlan);
     let entered = entrance.and_then(|entrance| entrance.parse(frame, &mut RecentTunnels::new(), &mut parsed));
     match entered {
-        Err(reason) => {
-            report.stage("parse", format!("refused: {}", reason.description()));
-            report.verdict = format!("dropped: {}", reason.name());
-        }
+        Err(reason) => report.stage("parse", format!("refused: {}", reason.description())),
         Ok(()) => {
             let names = Names(snapshot);
             report.stage("parse", names.parsed(&parsed));
@@ -72,14 +72,17 @@ pub fn trace(
                 report.stage(&name, detail);
             }
             report.stage("decision", names.decision(&decision));
+            if let Decision::Forward(rewrite) = &decision
+                && rewrite.mtu < u16::MAX
+            {
+                report.stage("mtu", outcome.fits(rewrite, &parsed));
+            }
+            told =
+                outcome.error_about(&decision, &parsed, frame).map(|error| error.name(parsed.key.is_ipv6()));
         }
     }
-    let mut sink = Sink::default();
-    replay(snapshot, neighbors, port, frame, &mut sink)?;
-    if report.verdict.is_empty() {
-        report.verdict = sink.verdict();
-    }
-    report.frames = sink.frames;
+    report.verdict = outcome.verdict(told.as_deref());
+    report.frames = outcome.frames;
     Ok(report)
 }
 
@@ -89,43 +92,92 @@ fn replay(
     neighbors: &Arc<NeighborTable>,
     port: PortIndex,
     frame: &[u8],
-    sink: &mut Sink,
-) -> std::io::Result<()> {
+) -> std::io::Result<Sink> {
     let config = EngineConfig { flow_cache: false, flow_cache_size: 2, idle_timeout: 1 };
-    let counters = (Arc::new(EngineCounters::default()), Arc::new(LogicalCounters::new(snapshot)));
+    let counters = Arc::new(EngineCounters::default());
+    let logical = Arc::new(LogicalCounters::new(snapshot));
     let mut engine =
-        Engine::new(config, Arc::clone(snapshot), Arc::clone(neighbors), counters.0, counters.1)?;
+        Engine::new(config, Arc::clone(snapshot), Arc::clone(neighbors), Arc::clone(&counters), logical)?;
+    let mut sink = Sink::default();
     let mut batch: ArrayVec<HeapBuffer, BATCH> = ArrayVec::new();
     batch.push(HeapBuffer::new(frame, 2048));
-    engine.process(port, &mut batch, Timestamp::from_secs(1), sink);
-    Ok(())
+    engine.process(port, &mut batch, Timestamp::from_secs(1), &mut sink);
+    let counted = |reason: &DropReason| counters.drops(*reason) > 0;
+    sink.dropped = DropReason::ALL.iter().copied().filter(counted).collect();
+    Ok(sink)
 }
 
-/// Keeps what leaves.
+/// What became of the packet.
 #[derive(Default)]
 struct Sink {
     frames: Vec<(PortIndex, Vec<u8>)>,
-    dropped: Option<DropReason>,
+    /// Reasons that were counted: for the packet, or for copies of it.
+    dropped: Vec<DropReason>,
     punted: Option<PuntKind>,
 }
 
 impl Sink {
-    fn verdict(&self) -> String {
+    /// What became of the packet; `told` is what its sender is told where it is dropped and a frame leaves.
+    fn verdict(&self, told: Option<&str>) -> String {
         let sent = match self.frames.len() {
-            0 => String::new(),
-            1 => "1 frame leaves".to_owned(),
-            count => format!("{count} frames leave"),
+            0 => None,
+            1 => Some("1 frame leaves".to_owned()),
+            count => Some(format!("{count} frames leave")),
         };
-        match (self.dropped, self.punted) {
-            (_, Some(PuntKind::Resolve(key))) => {
+        let waiting = self.punted.map(|kind| match kind {
+            PuntKind::Resolve(key) => {
                 format!("waits in the control thread until the MAC address of {} is known", key.address)
             }
-            (_, Some(kind)) => format!("handed to the control thread as {}", PuntKind::NAMES[kind.index()]),
-            (Some(DropReason::Consumed), None) if !sent.is_empty() => sent,
-            (Some(reason), None) if sent.is_empty() => {
-                format!("dropped: {} ({})", reason.name(), reason.description())
+            kind => format!("handed to the control thread as {}", PuntKind::NAMES[kind.index()]),
+        });
+        let describe = |reason: &DropReason| format!("{} ({})", reason.name(), reason.description());
+        let reasons = self.dropped.iter().map(describe).collect::<Vec<_>>().join(", ");
+        match (reasons.is_empty(), sent, waiting, told) {
+            (true, sent, waiting, _) => waiting.or(sent).unwrap_or_else(|| "nothing leaves".to_owned()),
+            (false, None, None, _) => format!("dropped: {reasons}"),
+            (false, Some(_), _, Some(error)) => {
+                format!("dropped: {reasons}; the sender is told with an ICMP error: {error}")
             }
-            _ => sent,
+            (false, None, Some(waiting), Some(error)) => {
+                format!("dropped: {reasons}; the ICMP error for the sender, {error}, {waiting}")
+            }
+            (false, sent, waiting, None) => {
+                let others = sent.or(waiting).unwrap_or_default();
+                format!("{others}; dropped: {reasons}")
+            }
+        }
+    }
+
+    /// The ICMP error that a router sends about a packet that it drops after this decision.
+    fn error_about(&self, decision: &Decision, parsed: &Parsed, frame: &[u8]) -> Option<icmp::Error> {
+        match decision {
+            Decision::Forward(rewrite) if self.dropped.contains(&DropReason::TooBig) => {
+                Some(icmp::Error::TooBig(rewrite.mtu))
+            }
+            Decision::Unreachable { reason, .. } => Some(icmp::Error::unreachable(*reason)),
+            Decision::TtlExpired { .. } => Some(icmp::Error::TimeExceeded),
+            Decision::Deliver { .. } => match icmp::deliver(&mut HeapBuffer::new(frame, 0), parsed) {
+                Err(icmp::Undelivered::Error(error)) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// How the packet fits into the MTU of where it goes.
+    fn fits(&self, rewrite: &Rewrite, parsed: &Parsed) -> String {
+        // A frame that is bridged as it is keeps its padding.
+        let length = match rewrite.ethernet {
+            Ethernet::Kept => parsed.end.saturating_sub(parsed.network),
+            Ethernet::Retagged | Ethernet::New(_) => parsed.network_length,
+        };
+        let mtu = rewrite.mtu;
+        if length <= mtu {
+            format!("{length} bytes; up to {mtu} may leave")
+        } else if self.dropped.is_empty() {
+            format!("{length} bytes, where up to {mtu} may leave: sent in {} fragments", self.frames.len())
+        } else {
+            format!("{length} bytes, where up to {mtu} may leave: refused")
         }
     }
 }
@@ -139,9 +191,7 @@ impl Transmit<HeapBuffer> for Sink {
         self.punted = Some(punt.kind);
     }
 
-    fn discard(&mut self, reason: DropReason, _: HeapBuffer) {
-        self.dropped = Some(reason);
-    }
+    fn discard(&mut self, _: DropReason, _: HeapBuffer) {}
 
     fn allocate(&mut self) -> Option<HeapBuffer> {
         Some(HeapBuffer::new(&[], 9600))
@@ -258,7 +308,7 @@ impl Names<'_> {
     fn decision(&self, decision: &Decision) -> String {
         match decision {
             Decision::Forward(rewrite) => {
-                let hops = rewrite.header.map_or(0, |header| header.hops);
+                let hops = rewrite.ethernet.header().map_or(0, |header| header.hops);
                 let ttl = if hops > 0 { format!(", time to live less {hops}") } else { String::new() };
                 match rewrite.egress {
                     Egress::Port { port, .. } => {

@@ -7,11 +7,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -261,6 +264,60 @@ sluice_mempool_free_if_full(struct rte_mempool *pool)
 	return 1;
 }
 
+static void
+mark_as_outside(struct rte_mempool *pool, void *opaque, void *object, unsigned int index)
+{
+	(void)pool;
+	(void)opaque;
+	(void)index;
+	((struct rte_mbuf *)object)->port = 0;
+}
+
+static void
+put_back_if_outside(struct rte_mempool *pool, void *opaque, void *object, unsigned int index)
+{
+	struct rte_mbuf *mbuf = object;
+
+	(void)opaque;
+	(void)index;
+	if (mbuf->port == 0) {
+		/* As an mbuf in a pool must be. */
+		rte_mbuf_refcnt_set(mbuf, 1);
+		mbuf->next = NULL;
+		mbuf->nb_segs = 1;
+		rte_mempool_ops_enqueue_bulk(pool, &object, 1);
+	}
+}
+
+/* Puts every mbuf into the pool that is not there. The caller knows that nobody has one or will have. */
+void
+sluice_mempool_put_back(struct rte_mempool *pool)
+{
+	unsigned int lcore, inside, i;
+	void **objects;
+
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+		struct rte_mempool_cache *cache = rte_mempool_default_cache(pool, lcore);
+
+		if (cache != NULL)
+			rte_mempool_cache_flush(cache, pool);
+	}
+	inside = rte_mempool_avail_count(pool);
+	objects = inside == 0 ? NULL : malloc(inside * sizeof(*objects));
+	if (inside != 0 && (objects == NULL || rte_mempool_ops_dequeue_bulk(pool, objects, inside) != 0)) {
+		free(objects);
+		return;
+	}
+	/* Whoever allocates an mbuf sets its port anew. */
+	rte_mempool_obj_iter(pool, mark_as_outside, NULL);
+	for (i = 0; i < inside; i++)
+		((struct rte_mbuf *)objects[i])->port = RTE_MBUF_PORT_INVALID;
+	rte_mempool_obj_iter(pool, put_back_if_outside, NULL);
+	if (inside != 0)
+		rte_mempool_ops_enqueue_bulk(pool, objects, inside);
+	free(objects);
+}
+
 uint32_t
 sluice_mempool_available(const struct rte_mempool *pool)
 {
@@ -456,6 +513,24 @@ sluice_port_link(uint16_t port, struct sluice_link *link)
 		link->up = current.link_status == RTE_ETH_LINK_UP;
 		link->full_duplex = current.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
 	}
+	return result;
+}
+
+/* Whether the kernel's interface of this index can carry frames: 1 or 0, or a negative errno; -ENODEV if there is none. */
+int
+sluice_interface_running(uint32_t index)
+{
+	struct ifreq request = { .ifr_ifindex = (int)index };
+	int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), result;
+
+	if (file < 0)
+		return -errno;
+	/* By its index, since it may have another name by now, and another one its name. */
+	result = ioctl(file, SIOCGIFNAME, &request);
+	if (result == 0)
+		result = ioctl(file, SIOCGIFFLAGS, &request);
+	result = result != 0 ? -errno : (request.ifr_flags & IFF_UP) != 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+	close(file);
 	return result;
 }
 

@@ -160,6 +160,7 @@ unsafe extern "C" {
         error: *mut c_int,
     ) -> *mut RawMempool;
     pub(crate) fn sluice_mempool_free_if_full(pool: *mut RawMempool) -> c_int;
+    pub(crate) fn sluice_mempool_put_back(pool: *mut RawMempool);
     pub(crate) fn sluice_mempool_available(pool: *const RawMempool) -> u32;
     pub(crate) fn sluice_mempool_in_use(pool: *const RawMempool) -> u32;
     pub(crate) fn sluice_mbuf_allocate(pool: *mut RawMempool, mbufs: *mut c_void, count: u32) -> c_int;
@@ -188,6 +189,7 @@ unsafe extern "C" {
     pub(crate) fn sluice_port_close(port: u16) -> c_int;
     pub(crate) fn sluice_port_promiscuous(port: u16, enable: c_int) -> c_int;
     pub(crate) fn sluice_port_link(port: u16, link: *mut RawLink) -> c_int;
+    pub(crate) safe fn sluice_interface_running(index: u32) -> c_int;
     pub(crate) fn sluice_port_statistics(port: u16, statistics: *mut RawStatistics) -> c_int;
     pub(crate) fn sluice_port_reset_statistics(port: u16) -> c_int;
     pub(crate) fn sluice_port_extended_count(port: u16) -> c_int;

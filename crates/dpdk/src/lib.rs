@@ -19,6 +19,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod allocations;
 mod cores;
 mod eal;
 mod engine_buffer;
@@ -33,6 +34,7 @@ mod port;
 mod queue;
 mod statistics;
 
+pub use allocations::{CountingAllocator, heap_allocations};
 pub use cores::{CoreSet, WorkerRegistration, cycles, pin_to_core};
 pub use eal::{Eal, EalOptions, HugePages, MemoryBacking};
 pub use error::{CoreError, EalError, MbufError, MempoolError, PortError};

@@ -8,6 +8,7 @@
 //! [`Started`] is held by the port and by each of its queues: whoever is last stops the device, and only then is it closed and
 //! removed. So a device never stops under a worker's hands, whatever is dropped first.
 
+mod kernel_memory;
 mod kind;
 
 use std::ffi::CString;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kernel_memory::KernelMemory;
 pub use kind::{MemifRole, MemifSettings, PortKind};
 
 use crate::ffi::{
@@ -136,8 +138,16 @@ struct Inner {
     id: u16,
     bus: &'static str,
     device: CString,
+    arguments: CString,
     zero_copy: bool,
+    /// Index of the kernel's interface that it is made on.
+    interface: Option<u32>,
+    /// Whether the driver gives its packet memory to the kernel.
+    shares_with_kernel: bool,
+    /// That memory, once the port was configured.
+    kernel_memory: Option<KernelMemory>,
     configuration: Option<Configuration>,
+    removed: bool,
     /// The device is EAL's: it stays while the port does.
     _eal: Eal,
 }
@@ -165,11 +175,24 @@ impl Drop for Started {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+impl Inner {
+    /// Closes and removes the device, unless that has been done. It is stopped, and nobody else knows of it.
+    fn remove(&mut self) {
         let Ok(bus) = CString::new(self.bus) else { return };
+        if std::mem::replace(&mut self.removed, true) {
+            return;
+        }
         // SAFETY: the port is stopped and this was the last to know it. Its pool, in `configuration`, is dropped after it.
         unsafe {
             ffi::sluice_port_close(self.id);
             ffi::sluice_device_remove(bus.as_ptr(), self.device.as_ptr());
+        }
+        if let Some(memory) = self.kernel_memory.take() {
+            memory.release();
         }
     }
 }
@@ -217,10 +240,23 @@ impl Port {
         let id = port_by_name(&text).ok_or_else(|| {
             pci_driver_error(name, kind).unwrap_or_else(|| refused("it made no network port".to_owned()))
         })?;
-        let (name, bus, _eal) = (name.to_owned(), device.bus, eal.clone());
+        let (name, bus, interface, _eal) = (name.to_owned(), device.bus, kind.interface_index(), eal.clone());
         Ok(Self {
             started: None,
-            inner: Arc::new(Inner { name, id, bus, device: text, zero_copy, configuration: None, _eal }),
+            inner: Arc::new(Inner {
+                name,
+                id,
+                bus,
+                device: text,
+                arguments,
+                zero_copy,
+                interface,
+                shares_with_kernel: matches!(kind, PortKind::AfXdp { .. }),
+                kernel_memory: None,
+                configuration: None,
+                removed: false,
+                _eal,
+            }),
         })
     }
 
@@ -268,6 +304,37 @@ impl Port {
     /// # Errors
     /// Numbers that the device cannot have, a pool whose buffers are too small for the MTU, and the driver's own refusal.
     pub fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        let end = Instant::now() + kernel_memory::RELEASE_LIMIT;
+        loop {
+            let result = self.configure_once(config);
+            let busy = matches!(result, Err(PortError::Driver { .. })) && self.inner.shares_with_kernel;
+            if !busy || Instant::now() > end {
+                return result;
+            }
+            // Perhaps the kernel has not let go of the interface yet. The driver cannot try twice with one device.
+            std::thread::sleep(kernel_memory::RETRY);
+            self.recreate()?;
+        }
+    }
+
+    /// Removes the device and creates it anew.
+    fn recreate(&mut self) -> Result<(), PortError> {
+        let Some(inner) = Arc::get_mut(&mut self.inner) else { return Ok(()) };
+        inner.remove();
+        let refused =
+            |reason| PortError::Driver { port: inner.name.clone(), action: "create the device", reason };
+        let bus = CString::new(inner.bus).map_err(|error| refused(error.to_string()))?;
+        log::forget();
+        // SAFETY: the EAL runs while the port does; the texts live during the call.
+        let result =
+            unsafe { ffi::sluice_device_add(bus.as_ptr(), inner.device.as_ptr(), inner.arguments.as_ptr()) };
+        let id = port_by_name(&inner.device).filter(|_| result == 0);
+        inner.id = id.ok_or_else(|| refused(log::explain(result)))?;
+        inner.removed = false;
+        Ok(())
+    }
+
+    fn configure_once(&mut self, config: &PortConfig) -> Result<(), PortError> {
         let info = self.raw_info()?;
         let raw = raw_config(&self.inner.name, config, &info, self.inner.bus)?;
         let name = self.inner.name.clone();
@@ -278,9 +345,24 @@ impl Port {
                 remedy: "stop it before it is configured",
             });
         };
+        if inner.shares_with_kernel && inner.kernel_memory.is_none() {
+            let queues = raw.receive_queues;
+            let memory =
+                KernelMemory::new(&inner._eal, inner.id, queues, raw.receive_descriptors, &config.mempool);
+            inner.kernel_memory = Some(memory.map_err(|error| {
+                let reason = error.to_string();
+                PortError::Driver { port: name, action: "get packet memory", reason }
+            })?);
+        }
         log::forget();
+        let id = inner.id;
         // SAFETY: the port exists and is stopped: a started one would share `inner`. The pool outlives its use, since it is kept.
-        let result = unsafe { ffi::sluice_port_configure(inner.id, &raw const raw, config.mempool.raw()) };
+        let configure =
+            |pool: &Mempool| unsafe { ffi::sluice_port_configure(id, &raw const raw, pool.raw()) };
+        let result = match &mut inner.kernel_memory {
+            Some(memory) => memory.watch(configure),
+            None => configure(&config.mempool),
+        };
         if result != 0 {
             return Err(inner.driver_error("be configured", result));
         }
@@ -300,6 +382,14 @@ impl Port {
     /// # Errors
     /// A port that is not configured or runs already, and the driver's own refusal.
     pub fn start(&mut self) -> Result<Queues, PortError> {
+        self.start_within(ACCEPT_LIMIT)
+    }
+
+    /// [`Port::start`], waiting no longer than this for the server of a memif client that does not copy.
+    ///
+    /// # Errors
+    /// As of [`Port::start`].
+    pub fn start_within(&mut self, limit: Duration) -> Result<Queues, PortError> {
         let state = |state, remedy| PortError::State { port: self.inner.name.clone(), state, remedy };
         if self.started.is_some() {
             return Err(state("started already", "stop it first"));
@@ -307,11 +397,12 @@ impl Port {
         let Some(configuration) = &self.inner.configuration else {
             return Err(state("not configured", "configure it before it starts"));
         };
-        let started = Arc::new(self.inner.start()?);
+        let started = Arc::new(self.inner.start(limit)?);
         let (id, pool) = (self.inner.id, configuration.mempool.raw().cast_const());
         let pool = (configuration.fast_free || self.inner.zero_copy).then_some(pool);
-        let receive =
-            (0..configuration.receive_queues).map(|queue| RxQueue::new(id, queue, Arc::clone(&started)));
+        let copied_into = self.inner.shares_with_kernel.then(|| configuration.mempool.clone());
+        let receive = (0..configuration.receive_queues)
+            .map(|queue| RxQueue::new(id, queue, copied_into.clone(), Arc::clone(&started)));
         let transmit = (0..configuration.transmit_queues)
             .map(|queue| TxQueue::new(id, queue, pool, Arc::clone(&started)));
         let queues = Queues { receive: receive.collect(), transmit: transmit.collect() };
@@ -333,7 +424,7 @@ impl Port {
         }
     }
 
-    /// State of the link now, without waiting.
+    /// State of the link now, without waiting. That of a kernel interface is the kernel's: up, with a carrier.
     ///
     /// # Errors
     /// Only if the driver does not answer.
@@ -404,7 +495,7 @@ impl Port {
 
 impl Inner {
     /// Starts the device; without copying, waits until the server has accepted.
-    fn start(self: &Arc<Self>) -> Result<Started, PortError> {
+    fn start(self: &Arc<Self>, limit: Duration) -> Result<Started, PortError> {
         let _guard = if self.zero_copy { Some(memory_files::guard(&self.name)?) } else { None };
         log::forget();
         // SAFETY: the port exists and is configured.
@@ -414,7 +505,7 @@ impl Inner {
         }
         let started = Started { inner: Arc::clone(self) };
         if self.zero_copy {
-            let end = Instant::now() + ACCEPT_LIMIT;
+            let end = Instant::now() + limit;
             while !self.link()?.up {
                 if Instant::now() > end {
                     let reason = "the server did not accept: start its side of the link first";
@@ -431,7 +522,11 @@ impl Inner {
         let mut raw = RawLink::default();
         // SAFETY: the port exists; `raw` lives during the call.
         match unsafe { ffi::sluice_port_link(self.id, &raw mut raw) } {
-            0 => Ok(raw.into()),
+            0 => {
+                let link = Link::from(raw);
+                let limited = |index| link.limited_by(ffi::sluice_interface_running(index));
+                Ok(self.interface.map_or(link, limited))
+            }
             error => Err(self.driver_error("tell its link state", error)),
         }
     }

@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use crate::Mbuf;
 use crate::ffi::{self, RawMempool};
 use crate::port::Started;
+use crate::{Mbuf, Mempool};
 
 /// A receive queue. It may move to another thread but not be shared; the port cannot stop while it exists.
 #[derive(Debug)]
 pub struct RxQueue {
     port: u16,
     queue: u16,
+    /// Pool that packets are copied into, where those that the driver receives are not to leave it.
+    copied_into: Option<Mempool>,
+    uncopied: u64,
     _started: Arc<Started>,
     _not_sync: PhantomData<Cell<()>>,
 }
@@ -35,8 +38,8 @@ pub struct TxQueue {
 unsafe impl Send for TxQueue {}
 
 impl RxQueue {
-    pub(crate) fn new(port: u16, queue: u16, started: Arc<Started>) -> Self {
-        Self { port, queue, _started: started, _not_sync: PhantomData }
+    pub(crate) fn new(port: u16, queue: u16, copied_into: Option<Mempool>, started: Arc<Started>) -> Self {
+        Self { port, queue, copied_into, uncopied: 0, _started: started, _not_sync: PhantomData }
     }
 
     /// DPDK's number of the port, as in [`Mbuf::port`].
@@ -49,11 +52,43 @@ impl RxQueue {
         self.queue
     }
 
+    /// Packets lost because the pool that they were to be copied into was empty.
+    pub fn uncopied_packets(&self) -> u64 {
+        self.uncopied
+    }
+
     /// Appends waiting packets to `batch`, as many as it has room for, and returns how many. Never waits.
     #[inline]
     pub fn receive<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+        let room = N - batch.len();
+        if self.copied_into.is_some() {
+            self.receive_copies(batch, room)
+        } else {
+            self.receive_originals(batch, room)
+        }
+    }
+
+    /// Receives from a driver whose packets are not to leave it.
+    #[cold]
+    fn receive_copies<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>, room: usize) -> usize {
+        let mut originals: ArrayVec<Mbuf, N> = ArrayVec::new();
+        self.receive_originals(&mut originals, room);
         let filled = batch.len();
-        let room = (N - filled).min(usize::from(u16::MAX)) as u16;
+        for original in &originals {
+            match self.copied_into.as_ref().and_then(|pool| original.duplicate(pool)) {
+                Some(copy) => batch.push(copy),
+                None => self.uncopied += 1,
+            }
+        }
+        Mbuf::free_bulk(&mut originals);
+        batch.len() - filled
+    }
+
+    /// `room` is what the batch has, at most.
+    #[inline]
+    fn receive_originals<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>, room: usize) -> usize {
+        let filled = batch.len();
+        let room = room.min(usize::from(u16::MAX)) as u16;
         if room == 0 {
             return 0;
         }

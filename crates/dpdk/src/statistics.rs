@@ -56,6 +56,18 @@ pub struct Link {
     pub megabits_per_second: Option<u32>,
     /// Whether both directions pass at once.
     pub full_duplex: bool,
+    /// Whether the kernel's interface that the port was made on is gone. One of its name that comes later is another one: the port has
+    /// to be made anew.
+    pub gone: bool,
+}
+
+impl Link {
+    /// The link of a port on a kernel interface. `running` is what the shim says of the interface: 1 or 0, or a negative errno. The
+    /// drivers themselves call a link up for as long as the port runs.
+    pub(crate) fn limited_by(self, running: i32) -> Self {
+        let gone = nix::errno::Errno::from_raw(-running) == nix::errno::Errno::ENODEV;
+        Self { up: self.up && running > 0, gone, ..self }
+    }
 }
 
 impl From<RawLink> for Link {
@@ -65,6 +77,7 @@ impl From<RawLink> for Link {
             up: raw.up != 0,
             megabits_per_second: known.then_some(raw.megabits_per_second),
             full_duplex: raw.full_duplex != 0,
+            gone: false,
         }
     }
 }

@@ -34,8 +34,11 @@ enum Operation {
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         (0..300usize, 0..300usize).prop_map(|(pop, push)| Operation::ReplaceFront { pop, push }),
-        (0..300usize, 0..300usize, 0..1500usize)
-            .prop_map(|(pop, push, keep)| Operation::Reframe { pop, push, keep }),
+        (0..300usize, 0..300usize, 0..1500usize).prop_map(|(pop, push, keep)| Operation::Reframe {
+            pop,
+            push,
+            keep
+        }),
         (0..700usize).prop_map(Operation::ExtendBack),
         (0..2200usize).prop_map(Operation::Truncate),
         (0..2300usize).prop_map(Operation::SetLen),

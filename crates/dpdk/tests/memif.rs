@@ -4,7 +4,10 @@
 
 mod common;
 
+use std::os::fd::AsRawFd;
+
 use arrayvec::ArrayVec;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use sluice_dpdk::{Mbuf, MemifRole, MemifSettings, Port, PortConfig, PortKind};
 
 #[test]
@@ -25,6 +28,10 @@ fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
     let expected = "`alone`: the driver could not start: memif_connect_client(): Failed to connect socket";
     assert!(sentence.contains(expected), "{sentence}");
 
+    // What a server that was killed leaves behind is not in the way of the next.
+    let killed = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(killed.as_raw_fd(), &UnixAddr::new(&folder.path().join("memif.sock")).unwrap()).unwrap();
+    drop(killed);
     let mut server = side("server", "memif.sock", MemifRole::Server);
     let mut client = side("client", "memif.sock", MemifRole::Client);
     let (mut at_server, mut at_client) = (server.start().unwrap(), client.start().unwrap());

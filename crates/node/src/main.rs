@@ -6,8 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use sluice_node::control::{Options, run};
+use sluice_dpdk::CountingAllocator;
+use sluice_node::control::{Ended, Options, run};
 use tracing_subscriber::EnvFilter;
+
+/// Workers tell how often they allocate.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Runs one node of the overlay: a host, an edge or a branch, as its document says.
 ///
@@ -54,7 +59,14 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     match run(&Options { config: arguments.config, socket: arguments.socket }) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::InOrder) => ExitCode::SUCCESS,
+        Ok(Ended::WithoutWorker(core)) => {
+            eprintln!(
+                "sluiced: a device holds up the worker on core {core}, which did not end; its ports were left as they are"
+            );
+            // The C library would wait for the file that the worker writes to.
+            signal_hook::low_level::exit(1)
+        }
         Err(error) => {
             eprintln!("sluiced: {error:#}");
             ExitCode::FAILURE

@@ -287,15 +287,9 @@ fn an_answer_to_a_probe_may_leave_out_the_mac_address() {
 fn requests_are_answered_and_their_senders_learned() {
     let mut talk = Talk::quiet();
     talk.hear(&ArpFrame::request(station(2), "192.0.2.2", "192.0.2.1").octets());
-    assert_eq!(
-        talk.actions(),
-        ["send 0 #1>#2 ARP reply 192.0.2.1 at #1, 192.0.2.2 at #2", "resolved 192.0.2.2 at #2"]
-    );
+    assert_eq!(talk.actions(), ["send 0 #1>#2 ARP reply 192.0.2.1 at #1, 192.0.2.2 at #2"]);
     talk.hear(&DiscoveryFrame::solicitation(station(3), "2001:db8::3", "2001:db8::1").octets());
-    assert_eq!(
-        talk.actions(),
-        ["send 0 #1>#3 NA 2001:db8::1>2001:db8::3 RSO 2001:db8::1 at #1", "resolved 2001:db8::3 at #3"]
-    );
+    assert_eq!(talk.actions(), ["send 0 #1>#3 NA 2001:db8::1>2001:db8::3 RSO 2001:db8::1 at #1"]);
     assert_eq!(talk.state("192.0.2.2"), Some(NeighborState::Stale));
     talk.wait(4999);
     assert_eq!(talk.actions(), [""; 0]);
@@ -304,17 +298,24 @@ fn requests_are_answered_and_their_senders_learned() {
     assert_eq!(talk.actions(), [PROBE, probe]);
     talk.reply();
     talk.wait(3000);
-    assert_eq!(talk.actions().last().unwrap(), "lost 2001:db8::3");
+    assert_eq!(talk.actions(), [probe, probe], "nobody used it, so nobody is told that it is lost");
+    assert_eq!(talk.state("2001:db8::3"), None);
     assert_eq!(talk.state("192.0.2.2"), Some(NeighborState::Reachable));
 }
 
 #[test]
-fn a_packet_for_a_stale_neighbor_starts_the_probe() {
+fn a_packet_for_a_neighbor_that_was_learned_reports_it_and_starts_the_probe() {
     let mut talk = Talk::quiet();
     talk.hear(&ArpFrame::request(station(2), "192.0.2.2", "192.0.2.1").octets());
     talk.actions();
+    assert!(!talk.view("192.0.2.2").unwrap().used);
     talk.packet("192.0.2.2", 1);
-    assert_eq!(talk.actions(), [PROBE, "release 1"]);
+    assert_eq!(talk.actions(), ["resolved 192.0.2.2 at #2", PROBE, "release 1"]);
+    assert!(talk.view("192.0.2.2").unwrap().used);
+    talk.packet("192.0.2.2", 2);
+    assert_eq!(talk.actions(), ["release 2"]);
+    talk.wait(3000);
+    assert_eq!(talk.actions(), [PROBE, PROBE, "lost 192.0.2.2"]);
 }
 
 #[test]

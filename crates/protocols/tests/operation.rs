@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_protocols::Timestamp;
 use sluice_protocols::neighbor::{Interface, Link, NeighborKey, NeighborState, Resolver, ResolverConfig};
 use sluice_wire::MacAddr;
-use support::{ArpFrame, describe_action, key, station};
+use support::{ArpFrame, DiscoveryFrame, SOLICITED, describe_action, key, station};
 
 const LINK: Link = Link::untagged(0);
 const OTHER: Link = Link::untagged(1);
@@ -230,9 +230,12 @@ fn all_neighbors_let_so_many_packets_wait() {
 
 #[test]
 fn a_scan_replaces_the_oldest_unresolved_and_never_a_confirmed_neighbor() {
-    let config = ResolverConfig { neighbors: 10, ..ResolverConfig::default() };
-    let (kept, reachable) = (neighbor(1000), neighbor(1001));
+    let config = ResolverConfig { neighbors: 10, waiting_in_all: 2, ..ResolverConfig::default() };
+    let (kept, reachable, waited) = (neighbor(1000), neighbor(1001), [neighbor(1002), neighbor(1003)]);
     let mut resolver = resolver(config, vec![kept]);
+    for key in waited {
+        resolver.resolve(key, 0, NOW);
+    }
     resolver.resolve(reachable, 0, NOW);
     answer(&mut resolver, reachable, 11, NOW);
     actions(&mut resolver);
@@ -240,13 +243,16 @@ fn a_scan_replaces_the_oldest_unresolved_and_never_a_confirmed_neighbor() {
         let now = NOW.after(Duration::from_millis(number));
         resolver.resolve(neighbor(number as u16), number as u32, now);
         let lines = actions(&mut resolver);
-        if number >= 8 {
-            assert_eq!(lines[0], format!("discard {} TableFull", number - 8), "the oldest");
-        }
-        assert_eq!(lines.len(), if number >= 8 { 2 } else { 1 }, "one question a packet: {lines:?}");
+        assert_eq!(lines.len(), 2, "one question a packet: {lines:?}");
+        assert_eq!(lines[1], format!("discard {number} QueueFull"), "others wait already");
+        let oldest = number.checked_sub(6).map(|oldest| state(&resolver, neighbor(oldest as u16)));
+        assert!(oldest.is_none_or(|state| state.is_none()), "the oldest gives way");
     }
     assert_eq!(resolver.neighbor_count(), 10);
-    assert_eq!(resolver.statistics().evicted, 492);
+    assert_eq!(resolver.statistics().evicted, 494);
+    for key in waited {
+        assert_eq!(state(&resolver, key), Some(NeighborState::Incomplete), "a packet waits for it");
+    }
     assert_eq!(state(&resolver, kept), Some(NeighborState::Incomplete));
     assert_eq!(state(&resolver, reachable), Some(NeighborState::Reachable));
 }
@@ -275,16 +281,97 @@ fn a_table_of_confirmed_neighbors_takes_kept_ones_only() {
 
 #[test]
 fn stale_neighbors_give_way_to_packets() {
-    let config = ResolverConfig { neighbors: 2, ..ResolverConfig::default() };
+    let config = ResolverConfig { neighbors: 3, probe: false, ..ResolverConfig::default() };
     let mut resolver = resolver(config, vec![]);
-    for number in [8, 9] {
+    let ask = |resolver: &mut Resolver<u32>, number| {
         let asker = neighbor(number).address.to_string();
         resolver.receive(LINK, &ArpFrame::request(station(9), &asker, "10.0.0.1").octets(), NOW);
+    };
+    for number in [7, 8, 9] {
+        ask(&mut resolver, number);
+    }
+    resolver.resolve(neighbor(8), 0, NOW);
+    actions(&mut resolver);
+    // Those that this node never used first, though they were heard of last.
+    for (number, gone) in [(1, 7), (2, 9)] {
+        resolver.resolve(neighbor(number), number.into(), NOW);
+        assert_eq!(state(&resolver, neighbor(gone)), None);
+        assert_eq!(actions(&mut resolver).len(), 1, "a question");
+    }
+    resolver.resolve(neighbor(3), 3, NOW);
+    assert_eq!(actions(&mut resolver)[0], "lost 10.0.0.10");
+    // The others have packets that wait for them.
+    resolver.resolve(neighbor(4), 4, NOW);
+    assert_eq!(actions(&mut resolver), ["discard 4 TableFull"]);
+}
+
+#[test]
+fn one_station_with_countless_addresses_takes_few_places() {
+    let mut resolver = resolver(ResolverConfig::default(), vec![]);
+    let own = resolver_link_local(1);
+    for number in 0..30_000u64 {
+        let now = NOW.after(Duration::from_millis(number));
+        let asker = format!("fe80::9:{:x}:{:x}", number >> 16, number & 0xffff);
+        let solicitation = DiscoveryFrame::solicitation(station(9), &asker, &own).octets();
+        resolver.receive(LINK, &solicitation, now);
+        assert!(resolver.neighbor_count() <= ResolverConfig::default().unused);
+        if number.is_multiple_of(1000) {
+            // It answers every question, so that its addresses count as reachable.
+            resolver.poll(now);
+            let probed: Vec<_> = resolver.neighbors().map(|(key, _)| key.address.to_string()).collect();
+            for address in probed {
+                let answer = DiscoveryFrame::advertisement(station(9), &address, station(1), &own, SOLICITED);
+                resolver.receive(LINK, &answer.octets(), now);
+            }
+        }
+        let told = actions(&mut resolver).into_iter().filter(|line| !line.starts_with("send"));
+        assert_eq!(told.collect::<Vec<_>>(), [""; 0], "the data path hears of none");
+    }
+    assert_eq!(resolver.neighbor_count(), 1024);
+    // A packet finds a place all the same, and so does a next hop that is kept.
+    let now = NOW.after(Duration::from_secs(31));
+    resolver.resolve(neighbor(1), 1, now);
+    answer(&mut resolver, neighbor(1), 11, now);
+    assert!(actions(&mut resolver).contains(&"release 1".to_owned()));
+}
+
+fn resolver_link_local(mac: u8) -> String {
+    format!("fe80::ff:fe00:{mac:x}")
+}
+
+#[test]
+fn a_kept_neighbor_is_not_lost_for_answers_that_were_shed() {
+    let (kept, passing) = (neighbor(1), neighbor(2));
+    let mut resolver = resolver(ResolverConfig::default(), vec![kept]);
+    for key in [kept, passing] {
+        resolver.resolve(key, 0, NOW);
+        answer(&mut resolver, key, 11, NOW);
     }
     actions(&mut resolver);
-    resolver.resolve(neighbor(1), 1, NOW);
-    let lines = actions(&mut resolver);
-    assert_eq!((lines.len(), &*lines[0]), (2, "lost 10.0.0.10"));
+    // Nothing is heard of either for ten minutes, and something is dropped unseen in every second of them.
+    let mut now = NOW;
+    let end = NOW.after(Duration::from_secs(600));
+    while now < end {
+        now = now.after(Duration::from_millis(500));
+        resolver.frames_shed(now);
+        resolver.poll(now);
+    }
+    let told: Vec<_> = actions(&mut resolver).into_iter().filter(|line| !line.starts_with("send")).collect();
+    assert_eq!(told, ["lost 10.0.0.4"], "only the kept one is spared");
+    assert_eq!(state(&resolver, kept), Some(NeighborState::Probe));
+    assert!(resolver.statistics().requests_sent < 2 + 600 + 3, "a question a second");
+    // As soon as nothing is shed any more it has as many tries as ever.
+    resolver.poll(now.after(Duration::from_secs(2)));
+    assert_eq!(state(&resolver, kept), Some(NeighborState::Probe));
+    let mut lost_after = None;
+    for second in 0..10 {
+        let now = now.after(Duration::from_secs(second));
+        resolver.poll(now);
+        if lost_after.is_none() && actions(&mut resolver).contains(&"lost 10.0.0.3".to_owned()) {
+            lost_after = Some(second);
+        }
+    }
+    assert!(lost_after.is_some_and(|seconds| (3..=7).contains(&seconds)), "{lost_after:?}");
 }
 
 #[test]
@@ -387,14 +474,16 @@ fn a_link_that_comes_back_starts_the_rests_anew() {
 
 #[test]
 fn a_repeated_question_makes_nobody_younger() {
-    let config = ResolverConfig { neighbors: 2, ..ResolverConfig::default() };
+    let config = ResolverConfig { neighbors: 3, waiting_in_all: 1, ..ResolverConfig::default() };
     let mut resolver = resolver(config, vec![]);
+    resolver.resolve(neighbor(9), 0, NOW);
     resolver.resolve(neighbor(1), 1, NOW);
     resolver.resolve(neighbor(2), 2, NOW.after(Duration::from_millis(500)));
     resolver.poll(NOW.after(Duration::from_millis(1100)));
     actions(&mut resolver);
     resolver.resolve(neighbor(3), 3, NOW.after(Duration::from_millis(1200)));
-    assert_eq!(actions(&mut resolver)[0], "discard 1 TableFull");
+    assert_eq!(state(&resolver, neighbor(1)), None, "the oldest that no packet waits for");
+    assert_eq!(state(&resolver, neighbor(2)), Some(NeighborState::Incomplete));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_protocols::Timestamp;
 use sluice_protocols::neighbor::{
-    Action, Interface, Link, NeighborKey, NeighborState, Resolver, ResolverConfig,
+    Action, DiscardReason, Interface, Link, NeighborKey, NeighborState, Resolver, ResolverConfig,
 };
 use sluice_wire::MacAddr;
 use support::{ArpFrame, DiscoveryFrame, describe, ip, station};
@@ -34,6 +34,7 @@ const ADDRESSES: [&str; 12] = [
 const LIMIT: usize = 4;
 const WAITING: usize = 2;
 const WAITING_IN_ALL: usize = 5;
+const UNUSED: usize = 2;
 
 /// A frame, as far as it is chosen; what cannot be so is made all the same.
 #[derive(Clone, Debug)]
@@ -162,6 +163,7 @@ impl Model {
             neighbors: LIMIT,
             waiting: WAITING,
             waiting_in_all: WAITING_IN_ALL,
+            unused: UNUSED,
             seed,
             ..ResolverConfig::default()
         };
@@ -193,7 +195,7 @@ impl Model {
                 self.resolver.resolve(key(link, address), self.packets, self.now);
                 self.packets += 1;
                 // Every neighbour that is not kept gives way, where kept ones were above the limit.
-                return 2 + 7 + WAITING_IN_ALL;
+                return 3 + 7 + WAITING_IN_ALL;
             }
             Step::Frame(link, choice) => {
                 self.resolver.receive(LINKS[link], &octets(&choice), self.now);
@@ -260,8 +262,13 @@ impl Model {
                     assert!(self.usable.contains_key(&key));
                     assert!(self.waiting.remove(&packet), "packet {packet} twice");
                 }
-                Action::Discard { packet, .. } => {
-                    assert!(self.waiting.remove(&packet), "packet {packet} twice")
+                Action::Discard { packet, reason } => {
+                    assert!(self.waiting.remove(&packet), "packet {packet} twice");
+                    let newest = packet + 1 == self.packets;
+                    assert!(
+                        newest || reason != DiscardReason::TableFull,
+                        "a neighbour with a packet gave way"
+                    );
                 }
                 Action::Conflict { key, mac } => {
                     assert!(
@@ -276,7 +283,7 @@ impl Model {
     }
 
     fn check_neighbors(&self) {
-        let mut waiting = 0;
+        let (mut waiting, mut unused) = (0, 0);
         let mut usable = BTreeMap::new();
         let mut kept = BTreeSet::new();
         for (key, view) in self.resolver.neighbors() {
@@ -288,15 +295,23 @@ impl Model {
             assert!(view.since <= self.now);
             assert!(self.up[usize::from(key.link.port)] || view.state == NeighborState::Failed && view.kept);
             waiting += view.waiting;
-            usable.extend(view.mac.map(|mac| (*key, mac)));
+            usable.extend(view.mac.filter(|_| view.used).map(|mac| (*key, mac)));
+            unused += usize::from(!view.used);
+            assert!(view.used || !view.kept && view.waiting == 0 && view.mac.is_some(), "{view:?}");
             kept.extend(view.kept.then_some(*key));
         }
         assert_eq!(usable, self.usable);
         assert_eq!(kept, self.keep);
         assert_eq!((waiting, waiting), (self.waiting.len(), self.resolver.waiting_count()));
         assert!(waiting <= WAITING_IN_ALL);
-        assert!(self.resolver.neighbor_count() <= LIMIT.max(self.most_kept));
+        assert!(self.resolver.neighbor_count() <= LIMIT + self.most_kept);
+        assert!(unused <= UNUSED);
     }
+}
+
+/// Many link-local addresses.
+fn many(number: u16) -> NeighborKey {
+    NeighborKey { link: LINKS[0], address: ip(&format!("fe80::77:{number:x}")) }
 }
 
 fn is_own_link_local(interface: &Interface, address: IpAddr) -> bool {
@@ -320,6 +335,56 @@ proptest! {
             model.check_actions(limit);
             model.check_neighbors();
         }
+    }
+
+    #[test]
+    fn any_number_of_stations_stays_within_the_bounds(
+        seed: u64,
+        steps in prop::collection::vec((0u8..8, 0u16..400, 0u64..400), 1..400),
+    ) {
+        const BOUND: usize = 40;
+        const UNUSED: usize = 10;
+        let config = ResolverConfig { neighbors: BOUND, unused: UNUSED, waiting_in_all: 20, seed, ..ResolverConfig::default() };
+        let mut resolver = Resolver::new(config);
+        let mut now = Timestamp::from_secs(10);
+        let addresses = vec!["fe80::1/64".parse().unwrap(), "2001:db8::1/64".parse().unwrap()];
+        let kept: Vec<_> = (0..5u16).map(|number| many(1000 + number)).collect();
+        resolver.configure(vec![Interface { link: LINKS[0], mac: station(1), addresses }], kept.clone(), now);
+        resolver.link_state(0, true, now);
+        let mut usable = BTreeMap::new();
+        for (packet, (what, number, pause)) in steps.into_iter().enumerate() {
+            now = now.after(Duration::from_millis(pause));
+            let key = many(number);
+            let from = key.address.to_string();
+            match what {
+                0 => resolver.poll(now),
+                1 | 2 => resolver.resolve(key, packet, now),
+                3 => {
+                    let answer = DiscoveryFrame::advertisement(station(9), &from, station(1), "fe80::1", 0x40);
+                    resolver.receive(LINKS[0], &answer.octets(), now);
+                }
+                4 => resolver.frames_shed(now),
+                _ => {
+                    let question = DiscoveryFrame::solicitation(station(9), &from, "fe80::1");
+                    resolver.receive(LINKS[0], &question.octets(), now);
+                }
+            }
+            while let Some(action) = resolver.next_action() {
+                match action {
+                    Action::Resolved { key, mac } => prop_assert_ne!(usable.insert(key, mac), Some(mac)),
+                    Action::Lost { key } => prop_assert!(usable.remove(&key).is_some()),
+                    _ => {}
+                }
+            }
+            let unused = resolver.neighbors().filter(|(_, view)| !view.used).count();
+            prop_assert!(unused <= UNUSED && resolver.neighbor_count() <= BOUND + kept.len());
+            let waiting: usize = resolver.neighbors().map(|(_, view)| view.waiting).sum();
+            prop_assert!(waiting <= 20 && waiting == resolver.waiting_count());
+            prop_assert_eq!(resolver.neighbors().filter(|(_, view)| view.kept).count(), kept.len());
+        }
+        let known = resolver.neighbors().filter(|(_, view)| view.used);
+        let known: BTreeMap<_, _> = known.filter_map(|(key, view)| Some((*key, view.mac?))).collect();
+        prop_assert_eq!(known, usable, "what the data path was told is what it needs");
     }
 
     #[test]

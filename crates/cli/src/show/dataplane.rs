@@ -59,13 +59,14 @@ fn device(device: &Device) -> Block {
 }
 
 pub(super) fn cpu_stats(cores: &[CpuStats]) -> Vec<Block> {
-    const COLUMNS: [Column; 6] = [
+    const COLUMNS: [Column; 7] = [
         Column("Core", Kind::Number),
         Column("Rx (pps)", Kind::Number),
         Column("Tx (pps)", Kind::Number),
         Column("Slowpath (pps)", Kind::Number),
         Column("Usage (%)", Kind::Number),
         Column("Cycles/packet", Kind::Number),
+        Column("Heap allocations", Kind::Number),
     ];
     let rows = cores.iter().map(|core| {
         [
@@ -75,6 +76,7 @@ pub(super) fn cpu_stats(cores: &[CpuStats]) -> Vec<Block> {
             thousands(core.slowpath_pps),
             format!("{:.2}", core.usage_percent),
             format!("{:.1}", core.cycles_per_packet),
+            thousands(core.heap_allocations),
         ]
     });
     vec![Block::Table(Table::new(&COLUMNS, rows, "No worker runs."))]

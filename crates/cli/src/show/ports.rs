@@ -22,7 +22,7 @@ pub(super) fn ports(ports: &[PhysicalPort]) -> Vec<Block> {
             port.mac.clone(),
             thousands(port.mtu.into()),
             port.link.clone(),
-            if port.speed_mbps == 0 { String::new() } else { thousands(port.speed_mbps.into()) },
+            if port.speed_mbps == 0 { "unknown".to_owned() } else { thousands(port.speed_mbps.into()) },
             port.queues.to_string(),
             port.used_by.join(", "),
         ]

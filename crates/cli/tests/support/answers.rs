@@ -127,6 +127,7 @@ fn cpu_stats() -> Vec<CpuStats> {
         rx_packets: 1_000_000_000,
         tx_packets: 999_999_000,
         busy_cycles: 1_187_250_000_000,
+        heap_allocations: 17,
     };
     vec![core(1, 402_318, 12.34), core(2, 1_017, 0.04)]
 }

@@ -6,6 +6,7 @@
 pub(crate) mod answers;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::socket::{Shutdown, shutdown};
 use sluice_control::{Reply, Request};
 
 /// Longest wait for what must happen.
@@ -71,9 +73,9 @@ impl FakeNode {
         let (noted, stop) = (requests.clone(), ended.clone());
         let listener = thread::spawn(move || {
             let react = Arc::new(react);
-            for stream in listener.incoming() {
+            for stream in listener.try_clone().unwrap().incoming() {
                 if stop.load(Ordering::SeqCst) {
-                    return;
+                    return hang_up(listener);
                 }
                 let (react, noted, sender) = (react.clone(), noted.clone(), sender.clone());
                 thread::spawn(move || serve(stream.unwrap(), &*react, &noted, &sender));
@@ -96,6 +98,11 @@ impl Drop for FakeNode {
             listener.join().unwrap();
         }
     }
+}
+
+/// Closes a listener at once: a process that another thread starts right now has a copy of it for a moment.
+pub(crate) fn hang_up(listener: UnixListener) {
+    shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
 }
 
 /// Serves one connection. That the client hung up ends it and is no error of the node.

@@ -8,7 +8,19 @@ use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_intent::plan::*;
 use sluice_wire::{MacAddr, Vni};
 
-pub(crate) type Frame = Vec<u8>;
+type Frame = Vec<u8>;
+
+/// Frames of one length, one behind the other.
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Frames {
+    pub(crate) fn get(&self, number: usize) -> &[u8] {
+        &self.bytes[number * self.length..][..self.length]
+    }
+}
 
 /// Which way packets go through the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +159,7 @@ pub(crate) fn snapshot() -> Snapshot {
     Snapshot::compile(Arc::new(plan), &facts, 1, 0x5eed).expect("the fixture compiles")
 }
 
-pub(crate) fn neighbors(_: &Snapshot) -> NeighborTable {
+pub(crate) fn neighbors() -> NeighborTable {
     let mut table = NeighborTable::default();
     let mut set = |port, address: &str, mac| {
         let address: IpAddr = address.parse().expect("address");
@@ -160,8 +172,14 @@ pub(crate) fn neighbors(_: &Snapshot) -> NeighborTable {
 }
 
 /// One 60-byte frame for each flow (74 bytes for IPv6), in an order that visits workloads in turn.
-pub(crate) fn frames(direction: Direction, flows: usize) -> Vec<Frame> {
-    (0..flows as u32).map(|flow| frame(direction, flow)).collect()
+pub(crate) fn frames(direction: Direction, flows: usize) -> Frames {
+    let length = frame(direction, 0).len();
+    let mut bytes = Vec::with_capacity(length * flows);
+    for flow in 0..flows as u32 {
+        bytes.extend_from_slice(&frame(direction, flow));
+    }
+    assert_eq!(bytes.len(), length * flows, "frames of one direction have one length");
+    Frames { bytes, length }
 }
 
 fn frame(direction: Direction, flow: u32) -> Frame {

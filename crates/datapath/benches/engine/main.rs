@@ -1,181 +1,65 @@
 //! What the engine costs alone: cycles and allocations a packet, with the flow cache and without, for few flows and for many.
 //!
-//! `cargo bench -p sluice-datapath` prints the table; `-- --quick` leaves out the large numbers of flows, `-- --packets 16384` makes the rows short
-//! (for a profiler), and `-- decap` keeps the rows whose direction says so. Packets are 60-byte frames in heap memory; I/O is
-//! not in the figures. Each row is the median over rounds of batches of 64; the time stamp counter is read around
-//! [`Engine::process`] alone, so that laying out the packets is not counted.
+//! `cargo bench -p sluice-datapath` prints two tables: each direction with the cache on and off, and a growing number of flows with what
+//! they need of memory. Packets are 60-byte frames (74 bytes with IPv6) in heap memory; I/O is not in the figures. What a table compares
+//! is measured in turns, round by round, and a ratio is the median of the rounds' ratios, so that whatever else the machine does strikes both
+//! sides. Arguments after `--`:
+//!
+//! ```text
+//! --quick          without the large numbers of flows
+//! --json FILE      the rows as JSON as well
+//! --packets N      packets of each row, 4,194,304 unless told (few of them for a profiler)
+//! WORD...          only the rows whose name has each word, such as `decap` or `"IPv4, cache on"`
+//! ```
 
 mod fixture;
+mod subject;
 
-use std::sync::Arc;
+use serde::Serialize;
+use sluice_datapath::buffer::BATCH;
 
-use arrayvec::ArrayVec;
-use quanta::Clock;
-use sluice_datapath::buffer::{BATCH, PacketBuffer, Transmit};
-use sluice_datapath::counters::{EngineCounters, LogicalCounters};
-use sluice_datapath::drops::DropReason;
-use sluice_datapath::engine::{Engine, EngineConfig};
-use sluice_datapath::punt::Punt;
-use sluice_datapath::time::Timestamp;
-use sluice_intent::plan::PortIndex;
-
-use fixture::{Direction, Frame, frames};
+use fixture::Direction;
+use subject::{Round, Subject};
 
 /// Packets measured for each row, unless the command line says otherwise.
 const PACKETS: usize = 4 << 20;
-/// Rounds that the packets of a row are divided into; the median round counts.
+/// Rounds that the packets of a row are divided into.
 const ROUNDS: usize = 16;
+/// Flows of the rows that compare the cache on and off.
+const FLOWS: usize = 1_280;
+/// Numbers of flows that are compared with [`FLOWS`].
+const MANY_FLOWS: [usize; 3] = [16_384, 262_144, 1_900_000];
 
-/// A packet as a driver hands it over: a pointer to memory that begins with where the frame is.
-struct Slot(Box<Memory>);
-
-struct Memory {
-    start: usize,
-    end: usize,
-    bytes: [u8; 384],
-}
-
-impl Slot {
-    fn new() -> Self {
-        Self(Box::new(Memory { start: 128, end: 128, bytes: [0; 384] }))
-    }
-
-    fn load(&mut self, frame: &Frame) {
-        self.0.start = 128;
-        self.0.end = 128 + frame.len();
-        self.0.bytes[128..128 + frame.len()].copy_from_slice(frame);
-    }
-}
-
-impl PacketBuffer for Slot {
-    fn data(&self) -> &[u8] {
-        &self.0.bytes[self.0.start..self.0.end]
-    }
-
-    fn data_mut(&mut self) -> &mut [u8] {
-        let Memory { start, end, bytes } = &mut *self.0;
-        &mut bytes[*start..*end]
-    }
-
-    fn reframe(&mut self, pop: usize, push: usize, keep: usize) -> Option<&mut [u8]> {
-        let kept = self.0.start + pop;
-        if kept + keep > self.0.end || push > kept {
-            return None;
-        }
-        (self.0.start, self.0.end) = (kept - push, kept + keep);
-        Some(self.data_mut())
-    }
-
-    fn extend_back(&mut self, _: usize) -> Option<&mut [u8]> {
-        None
-    }
-}
-
-/// Takes the packets back for the next batch.
-#[derive(Default)]
-struct Sink {
-    pool: ArrayVec<Slot, BATCH>,
-    sent: u64,
-}
-
-impl Transmit<Slot> for Sink {
-    #[inline]
-    fn transmit(&mut self, _: PortIndex, buffer: Slot) {
-        self.sent += 1;
-        self.pool.push(buffer);
-    }
-
-    fn punt(&mut self, _: Punt, buffer: Slot) {
-        self.pool.push(buffer);
-    }
-
-    fn discard(&mut self, _: DropReason, buffer: Slot) {
-        self.pool.push(buffer);
-    }
-
-    fn allocate(&mut self) -> Option<Slot> {
-        None
-    }
-}
-
+/// A row of the report.
+#[derive(Serialize)]
 struct Row {
-    direction: Direction,
+    direction: &'static str,
     flows: usize,
-    cache: bool,
-    cycles: f64,
-    allocations: f64,
+    flow_cache: bool,
+    cycles_per_packet: f64,
+    allocations_per_packet: f64,
     hit_rate: f64,
-}
-
-fn measure(direction: Direction, flows: usize, cache: bool, total: usize) -> std::io::Result<Row> {
-    let snapshot = Arc::new(fixture::snapshot());
-    let neighbors = Arc::new(fixture::neighbors(&snapshot));
-    let counters = Arc::new(EngineCounters::default());
-    let logical = Arc::new(LogicalCounters::new(&snapshot));
-    let config = EngineConfig {
-        flow_cache: cache,
-        flow_cache_size: (flows * 2).next_power_of_two().max(1 << 18),
-        idle_timeout: 60,
-    };
-    let mut engine = Engine::new(config, snapshot, neighbors, Arc::clone(&counters), logical)?;
-    let frames = frames(direction, flows);
-    let mut sink = Sink::default();
-    for _ in 0..BATCH {
-        sink.pool.push(Slot::new());
-    }
-    let clock = Clock::new();
-    let now = Timestamp::from_secs(1);
-    let mut next = 0;
-    let mut run = |packets: usize, sink: &mut Sink| {
-        let mut cycles = 0;
-        for _ in 0..packets / BATCH {
-            let mut batch = ArrayVec::new();
-            for mut slot in sink.pool.drain(..) {
-                slot.load(&frames[next]);
-                next = (next + 1) % frames.len();
-                batch.push(slot);
-            }
-            let start = clock.raw();
-            engine.process(direction.port(), &mut batch, now, sink);
-            cycles += clock.raw() - start;
-        }
-        cycles as f64 / packets as f64
-    };
-    run(flows.next_multiple_of(BATCH) * 2, &mut sink);
-    let (hits, sent) = (counters.cache_hits.get(), sink.sent);
-    let mut rounds = Vec::with_capacity(ROUNDS);
-    let allocated = allocation_counter::measure(|| {
-        for _ in 0..ROUNDS {
-            rounds.push(run(total / ROUNDS, &mut sink));
-        }
-    });
-    let packets = (sink.sent - sent) as f64;
-    assert_eq!(packets as usize, total, "every packet must be forwarded");
-    rounds.sort_by(f64::total_cmp);
-    Ok(Row {
-        direction,
-        flows,
-        cache,
-        cycles: rounds[ROUNDS / 2],
-        allocations: allocated.count_total as f64 / packets,
-        hit_rate: (counters.cache_hits.get() - hits) as f64 / packets,
-    })
+    memory_mib: f64,
+    /// With the cache on, against off: what the cache saves of the cycles. With many flows: the rate against that of the fewest.
+    ratio: Option<f64>,
 }
 
 /// What the command line asks for.
 struct Selection {
     quick: bool,
     packets: usize,
+    json: Option<String>,
     words: Vec<String>,
 }
 
 impl Selection {
     fn from_arguments() -> Self {
-        let mut selection = Self { quick: false, packets: PACKETS, words: Vec::new() };
+        let mut selection = Self { quick: false, packets: PACKETS, json: None, words: Vec::new() };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--quick" => selection.quick = true,
+                "--json" => selection.json = arguments.next(),
                 "--packets" => {
                     let number = arguments.next().and_then(|number| number.parse().ok());
                     selection.packets = number.unwrap_or(PACKETS).next_multiple_of(BATCH * ROUNDS);
@@ -188,46 +72,121 @@ impl Selection {
         selection
     }
 
-    fn rows(&self) -> Vec<(Direction, usize, bool)> {
-        let directions = [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6];
-        let mut rows: Vec<_> =
-            directions.into_iter().flat_map(|d| [(d, 1_280, true), (d, 1_280, false)]).collect();
-        if !self.quick {
-            rows.extend([16_384, 262_144, 1_900_000].map(|flows| (Direction::Encap, flows, true)));
-        }
-        let name = |(direction, _, cache): &(Direction, usize, bool)| {
-            format!("{}, cache {}", direction.name(), if *cache { "on" } else { "off" })
-        };
-        rows.retain(|row| self.words.iter().all(|word| name(row).contains(word.as_str())));
-        rows
+    fn wants(&self, direction: Direction, flows: usize, cache: bool) -> bool {
+        let name = format!("{}, cache {}, {flows} flows", direction.name(), if cache { "on" } else { "off" });
+        self.words.iter().all(|word| name.contains(word.as_str()))
     }
+
+    /// Measures subjects in turns. The ratio of each is that of the first one's cycles to its own, round by round.
+    fn compare(&self, wanted: &[(Direction, usize, bool)]) -> std::io::Result<Vec<Row>> {
+        let wanted = wanted.iter().filter(|(direction, flows, cache)| self.wants(*direction, *flows, *cache));
+        let subjects: std::io::Result<Vec<Subject>> =
+            wanted.map(|(direction, flows, cache)| Subject::new(*direction, *flows, *cache)).collect();
+        let mut subjects = subjects?;
+        let mut rounds: Vec<Vec<Round>> = subjects.iter().map(|_| Vec::with_capacity(ROUNDS)).collect();
+        for _ in 0..ROUNDS {
+            for (subject, rounds) in subjects.iter_mut().zip(&mut rounds) {
+                rounds.push(subject.round(self.packets / ROUNDS));
+            }
+        }
+        let row = |(subject, own): (&Subject, &Vec<Round>)| {
+            let ratios = own
+                .iter()
+                .zip(&rounds[0])
+                .map(|(own, first)| first.cycles_per_packet / own.cycles_per_packet);
+            Row {
+                direction: subject.direction.name(),
+                flows: subject.flows,
+                flow_cache: subject.cache,
+                cycles_per_packet: median(own.iter().map(|round| round.cycles_per_packet)),
+                allocations_per_packet: own
+                    .iter()
+                    .map(|round| round.allocations_per_packet)
+                    .fold(0.0, f64::max),
+                hit_rate: median(own.iter().map(|round| round.hit_rate)),
+                memory_mib: subject.memory as f64 / 1_048_576.0,
+                ratio: Some(median(ratios)),
+            }
+        };
+        Ok(subjects.iter().zip(&rounds).map(row).collect())
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Each direction with the cache off and on, the latter with what it saves.
+fn cache_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
+    let mut all = Vec::new();
+    for direction in [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6] {
+        let mut rows = selection.compare(&[(direction, FLOWS, false), (direction, FLOWS, true)])?;
+        let compared = rows.len() == 2;
+        for row in &mut rows {
+            row.ratio = row.ratio.filter(|_| compared && row.flow_cache).map(|times| 1.0 - 1.0 / times);
+        }
+        all.append(&mut rows);
+    }
+    Ok(all)
+}
+
+/// Few flows and many, each with its rate against that with the fewest.
+fn flow_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
+    if selection.quick {
+        return Ok(Vec::new());
+    }
+    let mut all = Vec::new();
+    for direction in [Direction::Encap, Direction::Decap] {
+        let mut wanted = vec![(direction, FLOWS, true)];
+        wanted.extend(MANY_FLOWS.map(|flows| (direction, flows, true)));
+        all.append(&mut selection.compare(&wanted)?);
+    }
+    Ok(all)
+}
+
+fn print(title: &str, ratio: &str, rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
+    let header = [
+        "direction",
+        "flows",
+        "flow cache",
+        "cycles/packet",
+        "allocations/packet",
+        "hit rate",
+        "memory MiB",
+        ratio,
+    ];
+    table.set_header(header);
+    for row in rows {
+        table.add_row([
+            row.direction.to_owned(),
+            row.flows.to_string(),
+            if row.flow_cache { "on" } else { "off" }.to_owned(),
+            format!("{:.1}", row.cycles_per_packet),
+            format!("{:.6}", row.allocations_per_packet),
+            format!("{:.1} %", row.hit_rate * 100.0),
+            format!("{:.0}", row.memory_mib),
+            row.ratio.map_or_else(String::new, |ratio| format!("{:.1} %", ratio * 100.0)),
+        ]);
+    }
+    println!("{title}\n{table}");
 }
 
 fn main() -> std::io::Result<()> {
     let selection = Selection::from_arguments();
-    let mut rows = Vec::new();
-    for (direction, flows, cache) in selection.rows() {
-        rows.push(measure(direction, flows, cache, selection.packets)?);
-    }
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
-    table.set_header(["direction", "flows", "flow cache", "cycles/packet", "allocations/packet", "hit rate"]);
-    for row in &rows {
-        table.add_row([
-            row.direction.name().to_owned(),
-            row.flows.to_string(),
-            if row.cache { "on" } else { "off" }.to_owned(),
-            format!("{:.1}", row.cycles),
-            format!("{:.6}", row.allocations),
-            format!("{:.1} %", row.hit_rate * 100.0),
-        ]);
-    }
-    println!("{table}");
-    for [on, off] in rows.as_chunks::<2>().0 {
-        if on.cache && !off.cache {
-            let saved = (1.0 - on.cycles / off.cycles) * 100.0;
-            println!("{}: the cache saves {saved:.0} % of the cycles", on.direction.name());
-        }
+    let mut rows = cache_rows(&selection)?;
+    print("With the flow cache and without", "saved", &rows);
+    let flows = flow_rows(&selection)?;
+    print("Few flows and many, each packet of another flow than the one before", "rate", &flows);
+    rows.extend(flows);
+    if let Some(path) = &selection.json {
+        std::fs::write(path, serde_json::to_string_pretty(&rows)?)?;
     }
     Ok(())
 }

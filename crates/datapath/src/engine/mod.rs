@@ -46,6 +46,34 @@ pub struct EngineConfig {
     pub idle_timeout: u16,
 }
 
+/// A snapshot and what each worker has of its own for it. The control thread makes it, so that the worker need not, and takes back what
+/// it replaced.
+pub struct Installation {
+    snapshot: Arc<Snapshot>,
+    logical: Arc<LogicalCounters>,
+    rewrites: RewriteTable,
+}
+
+impl Installation {
+    /// A snapshot to be installed, with counters made for it.
+    pub fn new(snapshot: Arc<Snapshot>, logical: Arc<LogicalCounters>) -> Self {
+        Self { snapshot, logical, rewrites: RewriteTable::new() }
+    }
+
+    /// The snapshot.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Ends one that was replaced: adds what it carried since housekeeping last looked to its counters, and returns those.
+    pub fn settle(self) -> (Arc<Snapshot>, Arc<LogicalCounters>) {
+        for (rewrite, compiled) in self.rewrites.iter() {
+            account(&self.logical, rewrite, compiled);
+        }
+        (self.snapshot, self.logical)
+    }
+}
+
 /// The engine of one worker; see the [module](self).
 pub struct Engine {
     state: State,
@@ -131,26 +159,24 @@ impl Engine {
         Ok(Self { state, scratch })
     }
 
-    /// Takes a new snapshot, with counters made for it, from the next packet on. Returns what was replaced, so that its memory is given back elsewhere.
-    pub fn install(
-        &mut self,
-        snapshot: Arc<Snapshot>,
-        logical: Arc<LogicalCounters>,
-    ) -> (Arc<Snapshot>, Arc<LogicalCounters>) {
+    /// Takes a new snapshot with what belongs to it, from the next packet on, and leaves what was replaced: a few moves, however much there is.
+    pub fn install(&mut self, next: &mut Installation) {
         let state = &mut self.state;
-        let old = Arc::clone(&state.logical);
-        state.rewrites.clear(|rewrite, compiled| account(&old, rewrite, compiled));
+        next.rewrites.succeed(&state.rewrites);
         state.recent.clear();
-        (std::mem::replace(&mut state.snapshot, snapshot), std::mem::replace(&mut state.logical, logical))
+        std::mem::swap(&mut state.snapshot, &mut next.snapshot);
+        std::mem::swap(&mut state.logical, &mut next.logical);
+        std::mem::swap(&mut state.rewrites, &mut next.rewrites);
     }
 
     /// Takes a new table of neighbours, from the next packet on. Returns the one that was replaced.
     pub fn set_neighbors(&mut self, neighbors: Arc<NeighborTable>) -> Arc<NeighborTable> {
         let state = &mut self.state;
         let logical = &state.logical;
-        state
-            .rewrites
-            .drop_stale_neighbors(&neighbors, |rewrite, compiled| account(logical, rewrite, compiled));
+        let version = state.neighbors.version();
+        state.rewrites.drop_stale_neighbors(&neighbors, version, |rewrite, compiled| {
+            account(logical, rewrite, compiled)
+        });
         std::mem::replace(&mut state.neighbors, neighbors)
     }
 

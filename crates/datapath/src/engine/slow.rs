@@ -15,6 +15,7 @@ use crate::respond::arp::Answer;
 use crate::respond::{self, arp, fragment, icmp, nd};
 use crate::rewrite::Rewrite;
 use crate::rewrite::compiled::{Compiled, Refused, is_unmarkable};
+use crate::rewrite::table::RewriteRef;
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{IngressKind, RouterId, SegmentId};
 use crate::time::Timestamp;
@@ -35,41 +36,57 @@ impl<B: PacketBuffer> Slow<B> {
 }
 
 impl State {
-    /// A packet whose flow is not in the cache, or whose rewrite did not fit it.
+    /// A packet whose flow was not in the cache, or whose rewrite did not fit it.
     #[cold]
     #[inline(never)]
     pub(super) fn miss<B: PacketBuffer, T: Transmit<B>>(
         &mut self,
         port: PortIndex,
         packet: &Prepared,
-        buffer: B,
+        mut buffer: B,
         io: &mut T,
     ) {
+        if let Some(port) = self.replay_cached(packet, &mut buffer) {
+            return io.transmit(port, buffer);
+        }
         let Prepared { parsed, flow_hash, table_hash, .. } = *packet;
         self.counters.cache_misses.add(1);
         if is_unmarkable(buffer.data(), &parsed) {
             return self.discard(DropReason::CongestionUnmarkable, buffer, io);
         }
         let slow = Slow { entry: Entry::Port(port), parsed, flow_hash, buffer };
-        let mut decision = decide(self.view(), &parsed.key, None, &mut Silent);
-        if let Decision::Forward(rewrite) = &decision {
-            self.remember(rewrite, &parsed.key, table_hash);
-        } else {
-            // What a router further on would say, a packet that does not live until there is not told.
-            decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Silent);
+        if let Decision::Forward(rewrite) = decide(self.view(), &parsed.key, None, &mut Silent) {
+            let cached = self.remember(&rewrite, &parsed.key, table_hash);
+            return self.forward(&rewrite, cached, slow, io);
         }
+        // What a router further on would say, a packet that does not live until there is not told.
+        let decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Silent);
         self.carry_out(decision, slow, io);
     }
 
-    /// Puts a decision into the cache.
-    fn remember(&mut self, rewrite: &Rewrite, key: &FlowKey, table_hash: u64) {
+    /// Looks a packet up once more, and returns the port that it leaves through: a flow that begins with a burst is decided for its first packet,
+    /// and by now the others find it. They count as hits.
+    fn replay_cached<B: PacketBuffer>(&mut self, packet: &Prepared, buffer: &mut B) -> Option<PortIndex> {
         if !self.cache_enabled {
-            return;
+            return None;
+        }
+        let mut table = self.cache.table(self.now.as_secs());
+        let reference = table.lookup(&packet.parsed.key, packet.table_hash)?;
+        let rewrite = self.rewrites.get(reference)?;
+        let port = replay(rewrite, buffer, &packet.parsed, packet.flow_hash).ok()?;
+        self.counters.cache_hits.add(1);
+        Some(port)
+    }
+
+    /// Puts a decision into the cache, if it is on and the rewrite has room.
+    fn remember(&mut self, rewrite: &Rewrite, key: &FlowKey, table_hash: u64) -> Option<RewriteRef> {
+        if !self.cache_enabled {
+            return None;
         }
         let second = self.now.as_secs();
         let Some(reference) = self.rewrites.intern(rewrite, &self.snapshot, second) else {
             self.counters.cache_skips.add(1);
-            return;
+            return None;
         };
         let seed = self.snapshot.seed();
         let hash_of = |key: &FlowKey| key.table_hash(key.flow_hash(seed));
@@ -77,12 +94,13 @@ impl State {
         if self.cache.insert(key, table_hash, reference, second, hash_of) == Inserted::Evicted {
             self.counters.cache_evictions.add(1);
         }
+        Some(reference)
     }
 
     /// Does with a packet what was decided.
     fn carry_out<B: PacketBuffer, T: Transmit<B>>(&mut self, decision: Decision, slow: Slow<B>, io: &mut T) {
         match decision {
-            Decision::Forward(rewrite) => self.forward(&rewrite, slow, io),
+            Decision::Forward(rewrite) => self.forward(&rewrite, None, slow, io),
             Decision::Replicate { segment } => self.replicate(segment, slow, io),
             Decision::Deliver { router, arrival } => self.deliver(router, arrival, slow, io),
             Decision::SegmentNeighbor { segment } => self.segment_neighbor(segment, slow, io),
@@ -92,10 +110,7 @@ impl State {
             }
             Decision::Resolve(key) => self.punt(PuntKind::Resolve(key), slow, io),
             Decision::Unreachable { reason, router, arrival } => {
-                let error = match reason {
-                    DropReason::UnknownWorkload => icmp::Error::HostUnreachable,
-                    _ => icmp::Error::NoRoute,
-                };
+                let error = icmp::Error::unreachable(reason);
                 self.answer_error(error, reason, router, arrival, slow, io);
             }
             Decision::TtlExpired { router, arrival } => {
@@ -117,20 +132,28 @@ impl State {
         io.punt(Punt { kind, entry: slow.entry }, slow.buffer);
     }
 
-    /// Replays a rewrite that is not taken from the cache.
-    fn forward<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, mut slow: Slow<B>, io: &mut T) {
-        let mut compiled = Compiled::new(rewrite, &self.snapshot);
-        match compiled.replay(&mut slow.buffer, &slow.parsed, slow.flow_hash) {
-            Ok(length) => {
-                compiled.packets = 1;
-                compiled.bytes = length as u64;
+    /// Sends a packet as was decided, with the compiled rewrite if there is one already.
+    fn forward<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        rewrite: &Rewrite,
+        cached: Option<RewriteRef>,
+        mut slow: Slow<B>,
+        io: &mut T,
+    ) {
+        let sent = match cached.and_then(|reference| self.rewrites.get(reference)) {
+            Some(compiled) => replay(compiled, &mut slow.buffer, &slow.parsed, slow.flow_hash),
+            None => {
+                let mut compiled = Compiled::new(rewrite, &self.snapshot);
+                let sent = replay(&mut compiled, &mut slow.buffer, &slow.parsed, slow.flow_hash);
                 super::account(&self.logical, rewrite, &compiled);
-                io.transmit(compiled.port, slow.buffer);
+                sent
             }
+        };
+        match sent {
+            Ok(port) => io.transmit(port, slow.buffer),
             Err(Refused::TtlExpired) => self.ttl_expired(slow, io),
-            Err(Refused::TooBig) => self.too_big(rewrite, &compiled, slow, io),
-            Err(Refused::Unmarkable) => self.discard(DropReason::CongestionUnmarkable, slow.buffer, io),
-            Err(Refused::NoRoom) => self.discard(DropReason::NoBuffer, slow.buffer, io),
+            Err(Refused::TooBig) => self.too_big(rewrite, slow, io),
+            Err(refused) => self.discard(reason(refused), slow.buffer, io),
         }
     }
 
@@ -143,13 +166,7 @@ impl State {
     }
 
     /// Fragments the packet, or tells the sender the MTU. The time to live comes first (RFC 1812 section 5.2.1.2).
-    fn too_big<B: PacketBuffer, T: Transmit<B>>(
-        &mut self,
-        rewrite: &Rewrite,
-        compiled: &Compiled,
-        slow: Slow<B>,
-        io: &mut T,
-    ) {
+    fn too_big<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, slow: Slow<B>, io: &mut T) {
         let mut last = LastRouter(None);
         let decision = decide(self.view(), &slow.parsed.key, slow.ttl(), &mut last);
         if let Decision::TtlExpired { .. } = decision {
@@ -158,36 +175,28 @@ impl State {
         let Some((router, arrival)) = last.0 else {
             return self.discard(DropReason::TooBig, slow.buffer, io);
         };
-        if slow.parsed.key.is_ipv6() || !fragment::may_fragment(slow.buffer.data(), &slow.parsed) {
+        if !fragment::may_fragment(slow.buffer.data(), &slow.parsed) {
             let error = icmp::Error::TooBig(rewrite.mtu);
             return self.answer_error(error, DropReason::TooBig, router, arrival, slow, io);
         }
-        let (flow_hash, logical) = (slow.flow_hash, std::sync::Arc::clone(&self.logical));
-        let mut expired = false;
-        let sent = fragment::fragment(
-            slow.buffer.data(),
-            &slow.parsed,
-            rewrite.mtu,
-            io,
-            |mut buffer: B, parsed, io| {
-                let mut compiled = compiled.clone();
-                match compiled.replay(&mut buffer, parsed, flow_hash) {
-                    Ok(length) => {
-                        (compiled.packets, compiled.bytes) = (1, length as u64);
-                        super::account(&logical, rewrite, &compiled);
-                        io.transmit(compiled.port, buffer);
-                    }
+        let mut compiled = Compiled::new(rewrite, &self.snapshot);
+        let Slow { parsed, flow_hash, buffer, .. } = slow;
+        let fragmented =
+            fragment::fragment(buffer.data(), &parsed, rewrite.mtu, io, |mut buffer: B, parsed, io| {
+                match replay(&mut compiled, &mut buffer, parsed, flow_hash) {
+                    Ok(port) => io.transmit(port, buffer),
                     Err(refused) => {
-                        expired |= refused == Refused::TtlExpired;
-                        io.discard(DropReason::TtlExpired, buffer);
+                        io.discard(reason(refused), buffer);
+                        return Err(refused);
                     }
                 }
-            },
-        );
-        match (sent, expired) {
-            (true, false) => io.discard(DropReason::Consumed, slow.buffer),
-            (_, true) => self.ttl_expired(slow, io),
-            (false, _) => self.discard(DropReason::NoBuffer, slow.buffer, io),
+                Ok(())
+            });
+        super::account(&self.logical, rewrite, &compiled);
+        match fragmented {
+            Ok(()) => io.discard(DropReason::Consumed, buffer),
+            // Without one of them the others are of no use: the packet is lost, and counted once.
+            Err(refused) => self.discard(reason(refused), buffer, io),
         }
     }
 
@@ -215,7 +224,7 @@ impl State {
             };
             copies += 1;
             let copy = Slow { entry: slow.entry, parsed: slow.parsed, flow_hash: slow.flow_hash, buffer };
-            self.forward(&rewrite, copy, io);
+            self.forward(&rewrite, None, copy, io);
         }
         if copies == 0 {
             self.discard(DropReason::NoReceiver, slow.buffer, io);
@@ -272,15 +281,16 @@ impl State {
         let from = snapshot.ingress(slow.parsed.key.ingress()).kind;
         let segment = snapshot.segment(id);
         let (start, network) = (slow.parsed.frame(), slow.parsed.network());
+        // What is behind the frame belongs to the tunnel packet.
+        let frame = slow.buffer.data().get(start..usize::from(slow.parsed.end)).unwrap_or(&[]);
         let replaced = if slow.parsed.key.is_ip() {
-            let frame = slow.buffer.data().get(start..).unwrap_or(&[]);
             match nd::answer(segment, from, frame, network - start) {
                 Answer::Reply(frame) => Ok(respond::replace(&mut slow.buffer, start, &frame)),
                 Answer::Switch => Err(None),
                 Answer::Drop(reason) => Err(Some(reason)),
             }
         } else {
-            match arp::answer(segment, from, slow.buffer.data().get(network..).unwrap_or(&[])) {
+            match arp::answer(segment, from, frame.get(network - start..).unwrap_or(&[])) {
                 Answer::Reply(frame) => Ok(respond::replace(&mut slow.buffer, start, &frame)),
                 Answer::Switch => Err(None),
                 Answer::Drop(reason) => Err(Some(reason)),
@@ -340,13 +350,13 @@ impl State {
         mut slow: Slow<B>,
         io: &mut T,
     ) {
-        let answerable = icmp::may_answer(slow.buffer.data(), &slow.parsed);
+        let answerable = icmp::may_answer(error, slow.buffer.data(), &slow.parsed);
         let source = arrival.of_family(slow.parsed.key.source());
         let (true, Some(source)) = (answerable, source) else {
             return self.discard(reason, slow.buffer, io);
         };
         if !self.errors.take(self.now) {
-            self.counters.count_drop(DropReason::ErrorSuppressed);
+            self.counters.errors_suppressed.add(1);
             return self.discard(reason, slow.buffer, io);
         }
         if !icmp::error(&mut slow.buffer, &slow.parsed, source, error) {
@@ -383,7 +393,7 @@ impl State {
         let flow_hash = parsed.key.flow_hash(self.snapshot.seed());
         let slow = Slow { entry, parsed, flow_hash, buffer };
         match decide(self.view(), &parsed.key, None, &mut Silent) {
-            Decision::Forward(rewrite) => self.forward(&rewrite, slow, io),
+            Decision::Forward(rewrite) => self.forward(&rewrite, None, slow, io),
             Decision::Resolve(key) => match entry {
                 Entry::Gateway(_) => self.punt(PuntKind::Resolve(key), slow, io),
                 // A proxy's frame has no place where it could be fed in again.
@@ -400,8 +410,39 @@ impl State {
 
 fn copy<B: PacketBuffer, T: Transmit<B>>(data: &[u8], io: &mut T) -> Option<B> {
     let mut buffer = io.allocate()?;
-    buffer.extend_back(data.len())?.copy_from_slice(data);
-    Some(buffer)
+    match buffer.extend_back(data.len()) {
+        Some(frame) => {
+            frame.copy_from_slice(data);
+            Some(buffer)
+        }
+        None => {
+            io.discard(DropReason::NoBuffer, buffer);
+            None
+        }
+    }
+}
+
+/// Replays a rewrite on a packet, counts it there, and returns the port that it leaves through.
+fn replay<B: PacketBuffer>(
+    rewrite: &mut Compiled,
+    buffer: &mut B,
+    parsed: &Parsed,
+    flow_hash: u64,
+) -> Result<PortIndex, Refused> {
+    let length = rewrite.replay(buffer, parsed, flow_hash)?;
+    rewrite.packets += 1;
+    rewrite.bytes += length as u64;
+    Ok(rewrite.port)
+}
+
+/// Why a packet is dropped that a rewrite refused.
+fn reason(refused: Refused) -> DropReason {
+    match refused {
+        Refused::TtlExpired => DropReason::TtlExpired,
+        Refused::TooBig => DropReason::TooBig,
+        Refused::Unmarkable => DropReason::CongestionUnmarkable,
+        Refused::NoRoom => DropReason::NoBuffer,
+    }
 }
 
 /// Remembers the last router that a packet passed.

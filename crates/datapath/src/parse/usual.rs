@@ -98,12 +98,14 @@ fn parse_tunnel(
 ) -> bool {
     // With at least the headers of an IPv4 packet inside: one check for all that is read here.
     let Some(header) = data.first_chunk::<{ OUTER + V4 }>() else { return false };
-    let end = 14 + usize::from(u16::from_be_bytes([header[16], header[17]]));
+    let total = u16::from_be_bytes([header[16], header[17]]);
+    let end = 14 + usize::from(total);
+    // A datagram as long as the packet, without a checksum, as is usual for tunnels over IPv4 (RFC 8926 section 3.3, RFC 7348 section 5).
+    let length_without_checksum = u32::from(total.wrapping_sub(20).swap_bytes());
     let usual = word(header, 0) & MAC == at.mac
         && V4_BEGINS.fits(word(header, 12))
         && V4_WHOLE_UDP.fits(word(header, 20))
-        // No UDP checksum, as is usual for tunnels over IPv4 (RFC 8926 section 3.3, RFC 7348 section 5).
-        && [header[40], header[41]] == [0, 0]
+        && u32::from_le_bytes([header[38], header[39], header[40], header[41]]) == length_without_checksum
         && end <= data.len();
     let Some(ip) = header[14..34].first_chunk() else { return false };
     if !usual || !checksum_holds(ip) {

@@ -9,7 +9,7 @@ use super::{Decision, View};
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::neighbor::NeighborKey;
-use crate::rewrite::{Egress, Header, Rewrite};
+use crate::rewrite::{Egress, Ethernet, Header, Rewrite};
 use crate::snapshot::router::{Hop, HopVia, Router, Target};
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{RouterId, SegmentId, TunnelId};
@@ -171,8 +171,8 @@ impl Way<'_> {
         neighbor: Option<crate::neighbor::NeighborId>,
     ) -> Decision {
         let ethertype = if self.key.is_ipv6() { EtherType::IPV6 } else { EtherType::IPV4 };
-        let header = Some(Header { destination, source, ethertype, hops: self.hops });
-        Decision::Forward(Rewrite { ingress: self.key.ingress(), header, egress, mtu, neighbor })
+        let ethernet = Ethernet::New(Header { destination, source, ethertype, hops: self.hops });
+        Decision::Forward(Rewrite { ingress: self.key.ingress(), ethernet, egress, mtu, neighbor })
     }
 }
 

@@ -6,7 +6,7 @@ use super::trace::{Step, Tracer};
 use super::{Decision, View, is_neighbor_protocol, route};
 use crate::drops::DropReason;
 use crate::flow::{FlowKey, PRIORITY_TAG};
-use crate::rewrite::{Egress, Header, Rewrite};
+use crate::rewrite::{Egress, Ethernet, Rewrite};
 use crate::snapshot::segment::Place;
 use crate::snapshot::{IngressKind, SegmentId};
 
@@ -20,10 +20,16 @@ pub(super) fn from_segment(
     tracer: &mut impl Tracer,
 ) -> Decision {
     let segment = view.snapshot.segment(id);
+    let destination = key.destination_mac();
+    if key.source_mac().is_multicast() {
+        return Decision::Drop(DropReason::GroupSource);
+    }
+    if is_reserved(destination) {
+        return Decision::Drop(DropReason::ReservedAddress);
+    }
     if is_neighbor_protocol(key) {
         return Decision::SegmentNeighbor { segment: id };
     }
-    let destination = key.destination_mac();
     if let Some(gateway) = &segment.gateway
         && destination == gateway.mac
     {
@@ -41,6 +47,12 @@ pub(super) fn from_segment(
         return route::route(view, key, start, tracer);
     }
     to_mac(view, key, from, id, tracer)
+}
+
+/// The addresses of protocols between neighbours on a link, spanning tree, LACP, 802.1X and LLDP among them, which no bridge forwards to
+/// (IEEE 802.1Q section 8.6.3).
+fn is_reserved(destination: MacAddr) -> bool {
+    matches!(destination.octets(), [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f])
 }
 
 /// A frame for a MAC address on the segment that is not the gateway's.
@@ -80,16 +92,10 @@ pub(crate) fn bridge(view: View<'_>, key: &FlowKey, from: IngressKind, place: Pl
         IngressKind::Workload { vlan, .. } => vlan != 0 || key.flags() & PRIORITY_TAG != 0,
         _ => false,
     };
-    let header = Header {
-        destination: key.destination_mac(),
-        source: key.source_mac(),
-        ethertype: key.ethertype(),
-        hops: 0,
-    };
     let rewrite = |retag: bool, egress, mtu, neighbor| {
         Decision::Forward(Rewrite {
             ingress: key.ingress(),
-            header: retag.then_some(header),
+            ethernet: if retag { Ethernet::Retagged } else { Ethernet::Kept },
             egress,
             mtu,
             neighbor,

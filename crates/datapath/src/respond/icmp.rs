@@ -1,6 +1,6 @@
 //! ICMP of the gateways: echo replies (RFC 792, RFC 4443 section 4.2) and errors (RFC 1812 section 4.3, RFC 4443 section 2.4).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_wire::checksum::{self, PseudoHeader};
 use sluice_wire::{EtherType, IpProtocol};
@@ -8,7 +8,7 @@ use sluice_wire::{EtherType, IpProtocol};
 use crate::buffer::PacketBuffer;
 use crate::drops::DropReason;
 use crate::flow::{FRAGMENT, MANY_EXTENSIONS};
-use crate::parse::Parsed;
+use crate::parse::{self, Parsed};
 
 /// Time to live of what the node sends.
 const TTL: u8 = 64;
@@ -37,6 +37,32 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// What a router says that drops packets because their destination is not reached.
+    pub(crate) fn unreachable(reason: DropReason) -> Self {
+        match reason {
+            DropReason::UnknownWorkload => Self::HostUnreachable,
+            _ => Self::NoRoute,
+        }
+    }
+
+    /// Its name in RFC 792, RFC 1122 and RFC 4443.
+    pub(crate) fn name(self, v6: bool) -> String {
+        let name = match (self, v6) {
+            (Self::NoRoute, false) => "network unreachable",
+            (Self::NoRoute, true) => "no route to destination",
+            (Self::HostUnreachable, false) => "host unreachable",
+            (Self::HostUnreachable, true) => "address unreachable",
+            (Self::PortUnreachable, _) => "port unreachable",
+            (Self::ProtocolUnreachable, false) => "protocol unreachable",
+            (Self::ProtocolUnreachable, true) => "unrecognized next header type",
+            (Self::TimeExceeded, false) => "time to live exceeded in transit",
+            (Self::TimeExceeded, true) => "hop limit exceeded in transit",
+            (Self::TooBig(mtu), false) => return format!("fragmentation needed, MTU {mtu}"),
+            (Self::TooBig(mtu), true) => return format!("packet too big, MTU {mtu}"),
+        };
+        name.to_owned()
+    }
+
     /// Type, code and the four bytes after the checksum (RFC 792, RFC 1191 section 4).
     fn v4(self) -> (u8, u8, [u8; 4]) {
         match self {
@@ -157,36 +183,47 @@ fn turn_v6(packet: &mut [u8], length: usize) {
     message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Whether a router may answer the packet with an error: not if it is one itself, a later fragment, or sent to or from many (RFC 1812
-/// section 4.3.2.7, RFC 4443 section 2.4 e).
-pub(crate) fn may_answer(data: &[u8], parsed: &Parsed) -> bool {
+/// Whether a router may answer the packet with this error: not if it is one itself, or sent to or from many; in IPv4 not if it is a later
+/// fragment (RFC 1812 section 4.3.2.7), in IPv6 not if it cannot be told from an error (RFC 4443 section 2.4 e).
+pub(crate) fn may_answer(error: Error, data: &[u8], parsed: &Parsed) -> bool {
     let key = &parsed.key;
-    if !key.is_ip() || key.destination_mac().is_multicast() {
+    if !key.is_ip() {
         return false;
     }
     let network = parsed.network();
     let packet = data.get(network..network + usize::from(parsed.network_length)).unwrap_or(&[]);
-    let unicast = |address: IpAddr| match address {
-        IpAddr::V4(v4) => {
-            !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback())
-        }
-        IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified() || v6.is_loopback()),
+    let (source, destination) = (key.source(), key.destination());
+    let of_nobody = |address: IpAddr| {
+        address.is_unspecified() || address.is_loopback() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
     };
-    if !unicast(key.source()) || !unicast(key.destination()) {
+    if of_nobody(source) || of_nobody(destination) || source.is_multicast() {
         return false;
     }
-    if key.is_ipv6() {
-        // Types below 128 are errors, and redirects count as such; behind more extension headers than the key tells of, none is risked.
-        let error = key.protocol() == IpProtocol::ICMPV6 && (key.selector() < 128 || key.selector() == 137);
-        return !error && key.flags() & (MANY_EXTENSIONS | FRAGMENT) == 0;
+    // The MTU of the way to a group is found like any other (RFC 8201 section 3).
+    let of_group = key.is_ipv6() && matches!(error, Error::TooBig(_));
+    if !of_group && (destination.is_multicast() || key.destination_mac().is_multicast()) {
+        return false;
     }
+    if key.is_ipv6() { !may_be_icmpv6_error(packet) } else { may_answer_v4(packet) }
+}
+
+fn may_answer_v4(packet: &[u8]) -> bool {
     let Some(header) = packet.first_chunk::<20>() else { return false };
     if (header[6] & 0x1f) | header[7] != 0 {
         return false;
     }
     let kind = packet.get(usize::from(header[0] & 0xf) * 4);
     // Only queries are answered with errors: echo, timestamp, router solicitation and their replies.
-    key.protocol() != IpProtocol::ICMP || kind.is_some_and(|kind| matches!(kind, 0 | 8 | 9 | 10 | 13..=18))
+    header[9] != IpProtocol::ICMP.0 || kind.is_some_and(|kind| matches!(kind, 0 | 8 | 9 | 10 | 13..=18))
+}
+
+/// Whether an IPv6 packet is, or may be, an error or a redirect, which counts as one.
+fn may_be_icmpv6_error(packet: &[u8]) -> bool {
+    match parse::upper_layer(packet) {
+        None => true,
+        Some((IpProtocol::ICMPV6, message)) => message.first().is_none_or(|kind| *kind < 128 || *kind == 137),
+        Some(_) => false,
+    }
 }
 
 /// Turns a packet into the error about it, from `source`: an Ethernet header whose MAC addresses are still to be set, and the packet. False
@@ -231,4 +268,44 @@ pub(crate) fn error<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed, source: Ip
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     buffer.truncate(14 + length);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+    use crate::flow::{FlowKey, IPV6};
+
+    fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr, mac: [u8; 6]) -> (Vec<u8>, Parsed) {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 8, IpProtocol::UDP.0, 64];
+        packet.extend(source.octets());
+        packet.extend(destination.octets());
+        packet.extend([0; 8]);
+        let word = |at: usize| packet[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let [a, b, c, d, e, f] = mac;
+        let flags = u64::from_le_bytes([IPV6, 0, a, b, c, d, e, f]);
+        let key = FlowKey([word(8), word(16), word(24), word(32), 0, flags, 0]);
+        let parsed = Parsed { key, network_length: packet.len() as u16, ..Parsed::default() };
+        (packet, parsed)
+    }
+
+    /// RFC 4443 section 2.4 (e.3) to (e.6): only what is too big for the way to a group is told, and only to one sender.
+    #[test]
+    fn packets_to_a_group_are_answered_if_they_are_too_big() {
+        let sender = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        let group = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1);
+        let (station, group_mac) = ([2, 0, 0, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1]);
+        let answered = |error, source, destination, mac| {
+            let (packet, parsed) = udp_packet(source, destination, mac);
+            may_answer(error, &packet, &parsed)
+        };
+        for (destination, mac) in [(group, group_mac), (group, station), (sender, group_mac)] {
+            assert!(answered(Error::TooBig(1400), sender, destination, mac));
+            assert!(!answered(Error::TimeExceeded, sender, destination, mac));
+            assert!(!answered(Error::TooBig(1400), Ipv6Addr::UNSPECIFIED, destination, mac));
+            assert!(!answered(Error::TooBig(1400), group, destination, mac));
+        }
+        assert!(answered(Error::TimeExceeded, sender, sender, station));
+    }
 }

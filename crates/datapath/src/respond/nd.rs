@@ -72,10 +72,10 @@ fn advertisement(solicitation: &Solicitation, mac: MacAddr, gateway: bool) -> [u
     const OVERRIDE: u8 = 0x20;
     const SOLICITED: u8 = 0x40;
     const ROUTER: u8 = 0x80;
-    // Duplicate address detection asks without an address; all are told (RFC 4861 section 7.2.4).
+    // Duplicate address detection asks without an address, and is answered to all (RFC 4861 section 7.2.4). The frame goes to the one that
+    // asks (RFC 6085): everybody else on the segment knows this address already, and there may be tunnels in between.
     let detection = solicitation.source.is_unspecified();
     let destination = if detection { ALL_NODES } else { solicitation.source };
-    let destination_mac = if detection { [0x33, 0x33, 0, 0, 0, 1] } else { solicitation.sender.octets() };
     let mut flags = OVERRIDE;
     if !detection {
         flags |= SOLICITED;
@@ -84,7 +84,7 @@ fn advertisement(solicitation: &Solicitation, mac: MacAddr, gateway: bool) -> [u
         flags |= ROUTER;
     }
     let mut frame = [0; FRAME];
-    frame[..6].copy_from_slice(&destination_mac);
+    frame[..6].copy_from_slice(&solicitation.sender.octets());
     frame[6..12].copy_from_slice(&mac.octets());
     frame[12..14].copy_from_slice(&EtherType::IPV6.0.to_be_bytes());
     frame[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 32, IpProtocol::ICMPV6.0, 255]);

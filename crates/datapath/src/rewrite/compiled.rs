@@ -3,7 +3,7 @@
 use sluice_intent::plan::{Encapsulation, PortIndex};
 use sluice_wire::{EtherType, MacAddr};
 
-use super::{Egress, Rewrite};
+use super::{Egress, Ethernet, Header, Rewrite};
 use crate::buffer::PacketBuffer;
 use crate::parse::{OUTER_ECN, Parsed};
 use crate::snapshot::{Snapshot, Tunnel};
@@ -37,6 +37,8 @@ enum Outer {
 enum Inner {
     /// The frame stays as it is.
     Kept,
+    /// The frame gets or loses a tag.
+    Retagged,
     /// A new Ethernet header before an IPv4 packet.
     V4,
     /// A new Ethernet header before an IPv6 packet.
@@ -59,6 +61,8 @@ pub(crate) struct Compiled {
     push: u8,
     /// Where the outer IP header begins in the pushed bytes.
     outer_network: u8,
+    /// Where the MAC addresses of a frame that gets or loses a tag belong in the pushed bytes.
+    stations: u8,
     pub(crate) port: PortIndex,
     mtu: u16,
     /// Sum over the outer IPv4 header without length, traffic class and checksum.
@@ -73,13 +77,11 @@ pub(crate) struct Compiled {
 impl Compiled {
     /// Compiles a rewrite of the snapshot.
     pub(crate) fn new(rewrite: &Rewrite, snapshot: &Snapshot) -> Self {
-        let mut writer = Writer { bytes: [0; MAX_PUSH], length: 0 };
+        let mut writer = Writer { bytes: [0; MAX_PUSH], length: 0, stations: 0 };
         let (mut outer, mut outer_network, mut outer_sum) = (Outer::None, 0, 0);
         let port = match rewrite.egress {
             Egress::Port { port, vlan } => {
-                if let Some(header) = rewrite.header {
-                    writer.ethernet(header.destination, header.source, vlan, header.ethertype);
-                }
+                writer.inner_ethernet(rewrite.ethernet, vlan);
                 port
             }
             Egress::Tunnel { tunnel, destination } => {
@@ -91,25 +93,25 @@ impl Compiled {
                 outer = if v4 { Outer::V4 } else { Outer::V6 };
                 outer_sum = writer.outer_ip(tunnel);
                 writer.tunnel(tunnel);
-                if let Some(header) = rewrite.header {
-                    writer.ethernet(header.destination, header.source, 0, header.ethertype);
-                }
+                writer.inner_ethernet(rewrite.ethernet, 0);
                 tunnel.port
             }
         };
-        let hops = rewrite.header.map_or(0, |header| header.hops);
+        let hops = rewrite.ethernet.header().map_or(0, |header| header.hops);
         Self {
             outer,
-            inner: match rewrite.header.map(|header| header.ethertype) {
-                None => Inner::Kept,
-                Some(EtherType::IPV4) => Inner::V4,
-                Some(EtherType::IPV6) => Inner::V6,
-                Some(_) => Inner::Other,
+            inner: match rewrite.ethernet {
+                Ethernet::Kept => Inner::Kept,
+                Ethernet::Retagged => Inner::Retagged,
+                Ethernet::New(Header { ethertype: EtherType::IPV4, .. }) => Inner::V4,
+                Ethernet::New(Header { ethertype: EtherType::IPV6, .. }) => Inner::V6,
+                Ethernet::New(_) => Inner::Other,
             },
             hops,
             least_ttl: if hops > 0 { hops.saturating_add(1) } else { 0 },
             push: writer.length as u8,
             outer_network: outer_network as u8,
+            stations: writer.stations as u8,
             port,
             mtu: rewrite.mtu,
             outer_sum,
@@ -185,7 +187,7 @@ impl Compiled {
         flow_hash: u64,
     ) -> Result<usize, Refused> {
         let push = usize::from(self.push);
-        let mut traffic_class = 0;
+        let (mut traffic_class, mut stations) = (0, None);
         // What surrounds the kept bytes in the frame goes: old headers and, behind a packet with a length of its own, padding.
         let (pop, keep) = if inner == Inner::Kept {
             let frame = (parsed.frame(), usize::from(parsed.end).saturating_sub(parsed.frame()));
@@ -196,6 +198,11 @@ impl Compiled {
                 traffic_class = bridged_traffic_class(parsed, buffer.data());
             }
             frame
+        } else if inner == Inner::Retagged {
+            traffic_class = bridged_traffic_class(parsed, buffer.data());
+            stations = buffer.data().get(parsed.frame()..).and_then(<[u8]>::first_chunk::<12>).copied();
+            // The EtherType stays with the packet.
+            (parsed.network() - 2, usize::from(parsed.network_length) + 2)
         } else {
             (parsed.network(), usize::from(parsed.network_length))
         };
@@ -203,9 +210,14 @@ impl Compiled {
         match inner {
             Inner::V4 => traffic_class = patch_ipv4(data.get_mut(push..), self.hops),
             Inner::V6 => traffic_class = patch_ipv6(data.get_mut(push..), self.hops),
-            Inner::Other | Inner::Kept => {}
+            Inner::Other | Inner::Kept | Inner::Retagged => {}
         }
         self.write_header(data, push, outer != Outer::None);
+        if let Some(stations) = stations
+            && let Some(place) = data.get_mut(usize::from(self.stations)..).and_then(<[u8]>::first_chunk_mut)
+        {
+            *place = stations;
+        }
         match outer {
             Outer::None => {}
             Outer::V4 => self.patch_outer_v4(data, traffic_class, flow_hash),
@@ -366,6 +378,7 @@ fn carry_congestion<B: PacketBuffer>(buffer: &mut B, parsed: &Parsed) -> Result<
 struct Writer {
     bytes: [u8; MAX_PUSH],
     length: usize,
+    stations: usize,
 }
 
 impl Writer {
@@ -383,6 +396,22 @@ impl Writer {
             self.put(&vlan.to_be_bytes());
         }
         self.put(&ethertype.0.to_be_bytes());
+    }
+
+    /// The header of the frame itself.
+    fn inner_ethernet(&mut self, ethernet: Ethernet, vlan: u16) {
+        match ethernet {
+            Ethernet::Kept => {}
+            Ethernet::New(header) => self.ethernet(header.destination, header.source, vlan, header.ethertype),
+            Ethernet::Retagged => {
+                self.stations = self.length;
+                self.put(&[0; 12]);
+                if vlan != 0 {
+                    self.put(&EtherType::VLAN.0.to_be_bytes());
+                    self.put(&vlan.to_be_bytes());
+                }
+            }
+        }
     }
 
     /// The outer IP header with the variable fields 0; returns the sum over an IPv4 header.

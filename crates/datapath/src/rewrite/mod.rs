@@ -18,14 +18,36 @@ use crate::snapshot::{IngressId, TunnelId};
 pub(crate) struct Rewrite {
     /// Where the packets enter; counted there.
     pub(crate) ingress: IngressId,
-    /// The new Ethernet header; without one the frame stays as it is.
-    pub(crate) header: Option<Header>,
+    /// What happens to the Ethernet header.
+    pub(crate) ethernet: Ethernet,
     /// Where they leave.
     pub(crate) egress: Egress,
     /// Largest layer-3 packet that may leave, in bytes, encapsulation not counted.
     pub(crate) mtu: u16,
     /// The neighbour whose address is in the rewrite.
     pub(crate) neighbor: Option<NeighborId>,
+}
+
+/// What happens to the Ethernet header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ethernet {
+    /// The frame stays as it is.
+    Kept,
+    /// A VLAN tag goes, or one is put on, or both; the rest stays. The addresses are not part of it, so that there is one such rewrite
+    /// for each pair of places and not one for each pair of stations.
+    Retagged,
+    /// A new header.
+    New(Header),
+}
+
+impl Ethernet {
+    /// The new header, if there is one.
+    pub(crate) fn header(&self) -> Option<&Header> {
+        match self {
+            Self::New(header) => Some(header),
+            Self::Kept | Self::Retagged => None,
+        }
+    }
 }
 
 /// A new Ethernet header, and what the routers on the way do to the packet behind it.

@@ -1,14 +1,14 @@
 //! The rewrites in use by one worker, each once.
 //!
 //! Flows share rewrites: 1,280 flows to 20 workloads need 20. A flow cache entry holds a [`RewriteRef`]; freeing a slot moves its
-//! epoch on, so that every entry that still names it misses, whatever the slot holds next. That makes a change of configuration or of a
-//! neighbour cost one walk over the rewrites, not over the flows.
+//! epoch on, so that every entry that still names it misses, whatever the slot holds next. A change of a neighbour costs one walk over a
+//! word for each rewrite, none over the flows; a new snapshot brings a table of its own, whose epochs begin behind those of the old.
 
 use hashbrown::HashMap;
 
+use super::Rewrite;
 use super::compiled::Compiled;
-use super::{Egress, Rewrite};
-use crate::neighbor::NeighborTable;
+use crate::neighbor::{NeighborId, NeighborTable};
 use crate::prefetch::prefetch;
 use crate::snapshot::Snapshot;
 
@@ -17,6 +17,7 @@ pub(crate) const CAPACITY: usize = 1 << 16;
 
 const INDEX_BITS: u32 = 20;
 const EPOCH_BITS: u32 = 28;
+const EPOCH_MASK: u32 = (1 << EPOCH_BITS) - 1;
 
 /// A use of a slot: its number and the epoch of the use, in 48 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +56,17 @@ pub(crate) struct RewriteTable {
     slots: Vec<Compiled>,
     /// What each slot was compiled from; `None`: free.
     sources: Vec<Option<Rewrite>>,
+    /// The neighbour of each, for [`Self::drop_stale_neighbors`].
+    neighbors: Vec<Option<NeighborId>>,
     /// Second of the last use that housekeeping saw.
     used: Vec<u64>,
     free: Vec<u32>,
     /// Where the next call of [`Self::collect`] begins.
     collected: usize,
+    /// Epoch of slots that were never freed.
+    first_epoch: u32,
+    /// The latest epoch of any slot; grows with every slot that is freed.
+    latest_epoch: u32,
     index: HashMap<Rewrite, u32, foldhash::fast::RandomState>,
 }
 
@@ -69,9 +76,12 @@ impl RewriteTable {
         Self {
             slots: Vec::with_capacity(CAPACITY),
             sources: Vec::with_capacity(CAPACITY),
+            neighbors: Vec::with_capacity(CAPACITY),
             used: Vec::with_capacity(CAPACITY),
             free: Vec::with_capacity(CAPACITY),
             collected: 0,
+            first_epoch: 0,
+            latest_epoch: 0,
             // Twice the capacity: removals leave tombstones, which are cleared in place while the map is half empty.
             index: HashMap::with_capacity_and_hasher(CAPACITY * 2, foldhash::fast::RandomState::default()),
         }
@@ -102,14 +112,17 @@ impl RewriteTable {
                 index
             }
             None if self.slots.len() < CAPACITY => {
+                compiled.epoch = self.first_epoch;
                 self.slots.push(compiled);
                 self.sources.push(None);
+                self.neighbors.push(None);
                 self.used.push(second);
                 self.slots.len() - 1
             }
             None => return None,
         };
         self.sources[index] = Some(*rewrite);
+        self.neighbors[index] = rewrite.neighbor;
         self.used[index] = second;
         self.index.insert(*rewrite, index as u32);
         Some(RewriteRef::new(index, self.slots[index].epoch))
@@ -133,26 +146,36 @@ impl RewriteTable {
         }
     }
 
-    /// Frees every rewrite, after a change of configuration. `retire` sees each with its counts.
-    pub(crate) fn clear(&mut self, mut retire: impl FnMut(&Rewrite, &Compiled)) {
-        self.free_where(|_| true, &mut retire);
+    /// Takes over from the table of another snapshot: no reference into that one leads anywhere in this one, which must be new.
+    pub(crate) fn succeed(&mut self, other: &Self) {
+        self.first_epoch = other.latest_epoch.wrapping_add(1) & EPOCH_MASK;
+        self.latest_epoch = self.first_epoch;
     }
 
-    /// Frees the rewrites whose neighbour is gone or has another address.
+    /// Every rewrite in use, with what it counted since housekeeping last took that.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Rewrite, &Compiled)> {
+        self.sources.iter().zip(&self.slots).filter_map(|(rewrite, slot)| Some((rewrite.as_ref()?, slot)))
+    }
+
+    /// Frees the rewrites with neighbours that were lost since `version` of their table. `retire` sees each with its counts.
     pub(crate) fn drop_stale_neighbors(
         &mut self,
         neighbors: &NeighborTable,
+        version: u64,
         mut retire: impl FnMut(&Rewrite, &Compiled),
     ) {
-        let stale = |rewrite: &Rewrite| {
-            let Some(id) = rewrite.neighbor else { return false };
-            let used = match (rewrite.egress, rewrite.header) {
-                (Egress::Tunnel { destination, .. }, _) => Some(destination),
-                (Egress::Port { .. }, header) => header.map(|header| header.destination),
-            };
-            neighbors.mac(id) != used
-        };
-        self.free_where(stale, &mut retire);
+        // Few are lost at a time, and comparing numbers that lie side by side is fast even where there are many rewrites.
+        let few = neighbors.lost_since(version).filter(|lost| lost.len() <= 8);
+        for index in 0..self.slots.len() {
+            let Some(id) = self.neighbors[index] else { continue };
+            let lost = few.as_ref().map_or_else(|| !neighbors.is_live(id), |few| few.contains(&id));
+            if lost {
+                if let Some(rewrite) = &self.sources[index] {
+                    retire(rewrite, &self.slots[index]);
+                }
+                self.release(index);
+            }
+        }
     }
 
     /// Takes the counts of the next `step` rewrites, and frees those among them that no packet has used for `timeout` seconds: no live flow
@@ -180,24 +203,13 @@ impl RewriteTable {
         }
     }
 
-    fn free_where(
-        &mut self,
-        doomed: impl Fn(&Rewrite) -> bool,
-        retire: &mut impl FnMut(&Rewrite, &Compiled),
-    ) {
-        for index in 0..self.slots.len() {
-            if let Some(rewrite) = self.sources[index].filter(&doomed) {
-                retire(&rewrite, &self.slots[index]);
-                self.release(index);
-            }
-        }
-    }
-
     /// Ends the use of a slot: every reference to it is void from now on.
     fn release(&mut self, index: usize) {
         if let Some(rewrite) = self.sources[index].take() {
             let slot = &mut self.slots[index];
-            slot.epoch = (slot.epoch + 1) & ((1 << EPOCH_BITS) - 1);
+            self.latest_epoch = self.latest_epoch.wrapping_add(1) & EPOCH_MASK;
+            slot.epoch = self.latest_epoch;
+            self.neighbors[index] = None;
             self.index.remove(&rewrite);
             self.free.push(index as u32);
         }
@@ -218,7 +230,7 @@ mod tests {
     use crate::buffer::{HeapBuffer, PacketBuffer};
     use crate::neighbor::NeighborKey;
     use crate::parse::Parsed;
-    use crate::rewrite::Header;
+    use crate::rewrite::{Egress, Ethernet, Header};
     use crate::snapshot::{IngressId, PortFacts};
 
     const TIMEOUT: u64 = 10;
@@ -248,7 +260,7 @@ mod tests {
         let egress = Egress::Port { port: PortIndex(0), vlan: 0 };
         Some(Rewrite {
             ingress: IngressId(ingress),
-            header: Some(header),
+            ethernet: Ethernet::New(header),
             egress,
             mtu: 1500,
             neighbor: Some(id),
@@ -282,6 +294,13 @@ mod tests {
             2 => (0u64..8).prop_map(Step::Collect),
             1 => Just(Step::Clear),
         ]
+    }
+
+    /// Puts a new table in the place of one, as a new snapshot does; packets that the old one counted.
+    fn replace(table: &mut RewriteTable) -> u64 {
+        let mut next = RewriteTable::new();
+        next.succeed(table);
+        std::mem::replace(table, next).iter().map(|(_, compiled)| compiled.packets).sum()
     }
 
     /// A use of a slot that was given out.
@@ -322,11 +341,11 @@ mod tests {
                         }
                     }
                     Step::Neighbor { neighbor, version } => {
+                        let before = neighbors.version();
                         neighbors.set(key(neighbor), version.map(|version| mac(neighbor, version)));
-                        table.drop_stale_neighbors(&neighbors, |_, compiled| counted += compiled.packets);
+                        table.drop_stale_neighbors(&neighbors, before, |_, compiled| counted += compiled.packets);
                         for given in &mut given {
-                            let now = given.rewrite.neighbor.and_then(|id| neighbors.mac(id));
-                            given.live &= now == given.rewrite.header.map(|header| header.destination);
+                            given.live &= given.rewrite.neighbor.is_some_and(|id| neighbors.is_live(id));
                         }
                     }
                     Step::Collect(seconds) => {
@@ -344,18 +363,18 @@ mod tests {
                         }
                     }
                     Step::Clear => {
-                        table.clear(|_, compiled| counted += compiled.packets);
+                        counted += replace(&mut table);
                         given.iter_mut().for_each(|given| given.live = false);
                     }
                 }
                 prop_assert_eq!(table.len(), given.iter().filter(|given| given.live).count());
                 for given in &given {
                     let found = table.get(given.reference).map(|compiled| written(compiled));
-                    let expected = given.rewrite.header.map(|header| header.destination).filter(|_| given.live);
+                    let expected = given.rewrite.ethernet.header().map(|header| header.destination).filter(|_| given.live);
                     prop_assert_eq!(found, expected);
                 }
             }
-            table.clear(|_, compiled| counted += compiled.packets);
+            counted += replace(&mut table);
             prop_assert_eq!(counted, sent);
         }
     }
@@ -370,7 +389,7 @@ mod tests {
         let one_more = rewrite(&neighbors, 1, CAPACITY as u32).unwrap();
         assert_eq!(table.intern(&one_more, &SNAPSHOT, 0), None);
         assert!(table.intern(&rewrite(&neighbors, 1, 5).unwrap(), &SNAPSHOT, 0).is_some(), "known ones stay");
-        table.clear(|_, _| {});
+        replace(&mut table);
         assert_eq!((table.len(), table.intern(&one_more, &SNAPSHOT, 0).is_some()), (0, true));
     }
 }

@@ -153,13 +153,15 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The letters of the CLI's route listing.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Connected => "t0c",
-            Self::Static => "t0s",
-            Self::Linked => "t1c",
-            Self::ServiceRouter => "isr",
+    /// The letters of the CLI's route listing, for a route of a tier-0 or of a tier-1: those of the tier that it comes from. What a tier-1
+    /// reaches over its router link is a static route there.
+    pub const fn code(self, tier0: bool) -> &'static str {
+        match (self, tier0) {
+            (Self::Connected, true) => "t0c",
+            (Self::Static, true) => "t0s",
+            (Self::Connected, false) | (Self::Linked, true) => "t1c",
+            (Self::Static | Self::Linked, false) => "t1s",
+            (Self::ServiceRouter, _) => "isr",
         }
     }
 }

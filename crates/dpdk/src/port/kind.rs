@@ -1,7 +1,12 @@
 //! What a port is, and what its poll-mode driver is told.
 
 use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use crate::PortError;
 
@@ -18,8 +23,8 @@ pub enum PortKind {
     },
     /// Shared memory with another process on this machine.
     Memif(MemifSettings),
-    /// A Linux interface through AF_XDP sockets. Needs root. Each queue keeps 2,048 mbufs of the port's pool for the kernel to fill,
-    /// and the driver does not give them back when the port goes: give such ports a pool of their own.
+    /// A Linux interface through AF_XDP sockets. Needs root. The port makes a pool of its own for the kernel to fill, with buffers
+    /// as large as those of the one it is configured with: 4,096 and the receive descriptors a queue.
     AfXdp {
         /// The interface.
         interface: String,
@@ -86,7 +91,7 @@ impl MemifSettings {
 /// The two sides of a shared-memory port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemifRole {
-    /// Creates the socket and waits. With both sides in one process the server is to be created first.
+    /// Creates the socket, in place of one that nobody listens on any more, and waits. With both sides in one process the server is to be created first.
     Server,
     /// Connects, and owns the shared memory. It asks once, when the port starts: that fails without a server, and a link that the
     /// server refuses or ends stays down until the port is stopped and started again.
@@ -104,6 +109,16 @@ impl PortKind {
     /// Whether the peer is given our packet memory itself.
     pub(super) fn is_zero_copy(&self) -> bool {
         matches!(self, Self::Memif(settings) if settings.zero_copy)
+    }
+
+    /// The kernel's interface that it is made on, by its index; none where there is none, or where the driver makes its own.
+    pub(super) fn interface_index(&self) -> Option<u32> {
+        match self {
+            Self::AfXdp { interface, .. } | Self::AfPacket { interface, .. } => {
+                nix::net::if_::if_nametoindex(interface.as_str()).ok()
+            }
+            _ => None,
+        }
     }
 
     /// The device for a port of this name, after everything that can be checked was: drivers explain themselves badly.
@@ -129,7 +144,9 @@ impl PortKind {
             }
             Self::Vhost { socket, queues } => {
                 check_range(port, "the number of queues", u64::from(*queues), 1, 128)?;
-                ("net_vhost", format!("iface={},queues={queues}", new_file(port, "the socket", socket)?))
+                let text = new_file(port, "the socket", socket)?;
+                remove_stale(socket, SockType::SeqPacket);
+                ("net_vhost", format!("iface={text},queues={queues}"))
             }
             Self::Pcap { receive, transmit } => ("net_pcap", pcap(port, receive.as_deref(), transmit)?),
         };
@@ -150,9 +167,12 @@ fn memif(port: &str, settings: &MemifSettings) -> Result<String, PortError> {
         MemifRole::Client => "client",
     };
     let zero_copy = if *zero_copy { "yes" } else { "no" };
-    let socket = new_file(port, "the socket", socket)?;
+    let text = new_file(port, "the socket", socket)?;
+    if role == "server" {
+        remove_stale(socket, SockType::Stream);
+    }
     Ok(format!(
-        "role={role},id={id},socket={socket},socket-abstract=no,rsize={ring_size_log2},bsize={buffer_bytes},zero-copy={zero_copy}"
+        "role={role},id={id},socket={text},socket-abstract=no,rsize={ring_size_log2},bsize={buffer_bytes},zero-copy={zero_copy}"
     ))
 }
 
@@ -208,6 +228,24 @@ fn new_file<'a>(port: &str, setting: &'static str, path: &'a Path) -> Result<&'a
     match path.parent() {
         Some(folder) if folder == Path::new("") || folder.is_dir() => Ok(text),
         _ => Err(PortError::NoFolder { port: port.to_owned(), path: path.to_owned() }),
+    }
+}
+
+/// Removes a socket that a process left behind which did not end in order: drivers do not take the place of a file. One that somebody listens on
+/// stays, as does what is no socket.
+///
+/// `other` is a type of socket that the driver does not use: the kernel then tells a listener (EPROTOTYPE) from nobody (ECONNREFUSED) without
+/// connecting. A connection that ends at once kills a memif server, in whose interrupt thread it leaves a closed file.
+fn remove_stale(path: &Path, other: SockType) {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let (Ok(address), Ok(socket)) = (UnixAddr::new(path), socket(AddressFamily::Unix, other, flags, None))
+    else {
+        return;
+    };
+    if is_socket && connect(socket.as_raw_fd(), &address) == Err(Errno::ECONNREFUSED) {
+        // Should it fail, the driver says that the file is in its way.
+        let _ = fs::remove_file(path);
     }
 }
 

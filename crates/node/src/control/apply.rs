@@ -1,18 +1,84 @@
 //! A new document: validated first, then taken whole or not at all.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use sluice_control::Applied;
-use sluice_intent::plan::Plan;
+use sluice_intent::plan::{HugePages, Plan, PortKind};
 
-use super::node::{Node, compile};
+use super::node::{Node, compile, in_force};
 use crate::dataplane::Rings;
 
+/// Puts a checked document in force, and waits until every worker decides by it.
+pub(super) async fn apply(node: &RefCell<Node>, plan: Plan) -> anyhow::Result<Applied> {
+    let mut applied = node.borrow_mut().apply(plan)?;
+    let behind = in_force(node, applied.generation).await;
+    applied.changes.extend(behind.iter().map(|core| {
+        format!("the worker on core {core} has not taken it: it does not go on; end sluiced and start it again if it stays so")
+    }));
+    Ok(applied)
+}
+
+/// What packet I/O takes from the document once, when the process starts.
+pub(super) struct Fixed {
+    memory_mib: u32,
+    huge_pages: HugePages,
+    pci: Vec<String>,
+}
+
+impl Fixed {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let pci = |kind: &PortKind| match kind {
+            PortKind::Pci { address } => Some(address.clone()),
+            _ => None,
+        };
+        Self {
+            memory_mib: plan.dataplane.memory_mib,
+            huge_pages: plan.dataplane.huge_pages,
+            pci: plan.ports.iter().filter_map(|port| pci(&port.kind)).collect(),
+        }
+    }
+
+    /// Refuses a document that needs another process.
+    fn check(&self, plan: &Plan) -> anyhow::Result<()> {
+        let wanted = Self::of(plan);
+        let mut differ = Vec::new();
+        if wanted.memory_mib != self.memory_mib {
+            differ.push(format!("dataplane.memory-mib ({} here)", self.memory_mib));
+        }
+        if wanted.huge_pages != self.huge_pages {
+            differ.push(format!("dataplane.huge-pages ('{}' here)", word(self.huge_pages)));
+        }
+        differ.extend(
+            wanted.pci.iter().filter(|address| !self.pci.contains(address)).map(|address| {
+                format!("the PCI device {address} (not among the ports that it started with)")
+            }),
+        );
+        if differ.is_empty() {
+            return Ok(());
+        }
+        anyhow::bail!(
+            "what a process takes when it starts cannot change while it runs: {}; nothing has changed: end sluiced and start it again \
+             with this document",
+            differ.join(", ")
+        )
+    }
+}
+
+/// As in the document.
+fn word(huge_pages: HugePages) -> &'static str {
+    match huge_pages {
+        HugePages::Auto => "auto",
+        HugePages::Required => "required",
+        HugePages::Off => "off",
+    }
+}
+
 impl Node {
-    /// Puts a checked document in force. What concerns the logical network is swapped under the running workers without losing a packet; what
-    /// concerns ports, cores or memory closes the ports and opens them again. On failure everything stays as it was.
-    pub(super) fn apply(&mut self, plan: Plan) -> anyhow::Result<Applied> {
+    /// Hands a checked document to the workers. What concerns the logical network is swapped under them without losing a packet; what concerns
+    /// ports, cores, rings or the size of tables closes the ports and opens them again. On failure everything stays as it was.
+    fn apply(&mut self, plan: Plan) -> anyhow::Result<Applied> {
         let plan = Arc::new(plan);
         let mut changes = differences(&self.plan, &plan);
         if plan.name != self.plan.name {
@@ -22,10 +88,12 @@ impl Node {
                 self.plan.name
             );
         }
+        self.fixed.check(&plan)?;
         if needs_restart(&self.plan, &plan) {
             let rings = Rings { rx: plan.dataplane.rx_ring_size, tx: plan.dataplane.tx_ring_size };
             self.restart(&plan, rings, plan.dataplane.flow_cache.enabled)?;
-            changes.push("the data plane was restarted, since ports, cores or memory changed".to_owned());
+            changes
+                .push("the data plane was restarted, since ports, cores, rings or tables changed".to_owned());
         } else if let Some(dataplane) = &self.dataplane {
             let snapshot = compile(&plan, dataplane, self.snapshot.generation() + 1)?;
             let enabled = plan.dataplane.flow_cache.enabled;

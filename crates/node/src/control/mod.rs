@@ -38,14 +38,21 @@ pub struct Options {
     pub socket: Option<PathBuf>,
 }
 
-/// Runs a node until it is told to end. Returns once every worker has stopped and every port is closed.
-pub fn run(options: &Options) -> anyhow::Result<()> {
-    let plan = read_document(&options.config)?;
-    let eal = start_eal(&plan)?;
+/// How a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every worker has stopped and every port is closed.
+    InOrder,
+    /// A device holds a worker up, on the core of this number. The process is to end without waiting for anything that the worker may have.
+    WithoutWorker(u16),
+}
+
+/// Runs a node until it is told to end.
+pub fn run(options: &Options) -> anyhow::Result<Ended> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no event loop")?;
     let tasks = LocalSet::new();
-    tasks.block_on(&runtime, serve(options, plan, eal))
+    tasks.block_on(&runtime, serve(options))
 }
 
 fn read_document(path: &std::path::Path) -> anyhow::Result<Plan> {
@@ -77,7 +84,13 @@ fn start_eal(plan: &Plan) -> anyhow::Result<Eal> {
     Ok(eal)
 }
 
-async fn serve(options: &Options, plan: Plan, eal: Eal) -> anyhow::Result<()> {
+async fn serve(options: &Options) -> anyhow::Result<Ended> {
+    // Before anything else: a signal that comes while the node starts is kept until it runs. A document may be a pipe that nobody writes, so
+    // that reading it can be ended.
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let plan = read_document(&options.config)?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let eal = start_eal(&plan)?;
     let path = options.socket.clone().unwrap_or_else(|| sluice_control::default_socket(&plan.name));
     let listener = socket::listen(&path)?;
     // A node that does not start leaves no socket.
@@ -85,14 +98,14 @@ async fn serve(options: &Options, plan: Plan, eal: Eal) -> anyhow::Result<()> {
     let node = Rc::new(RefCell::new(node));
     let accept = tokio::task::spawn_local(socket::accept(listener, Rc::clone(&node)));
     tracing::info!(socket = %path.display(), "ready");
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut hang_up = signal(SignalKind::hangup())?;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = ticks.tick() => node.borrow_mut().tick(),
-            _ = hang_up.recv() => reload(options, &node),
+            _ = hang_up.recv() => {
+                tokio::task::spawn_local(reload(options.config.clone(), Rc::clone(&node)));
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
@@ -100,13 +113,16 @@ async fn serve(options: &Options, plan: Plan, eal: Eal) -> anyhow::Result<()> {
     tracing::info!("stopping");
     accept.abort();
     drop(std::fs::remove_file(&path));
-    node.borrow_mut().stop();
-    Ok(())
+    let left = node.borrow_mut().stop();
+    Ok(left.map_or(Ended::InOrder, Ended::WithoutWorker))
 }
 
 /// Takes the document again, after SIGHUP. A wrong one changes nothing.
-fn reload(options: &Options, node: &RefCell<Node>) {
-    let applied = read_document(&options.config).and_then(|plan| node.borrow_mut().apply(plan));
+async fn reload(config: PathBuf, node: Rc<RefCell<Node>>) {
+    let applied = match read_document(&config) {
+        Ok(plan) => apply::apply(&node, plan).await,
+        Err(error) => Err(error),
+    };
     match applied {
         Ok(applied) => {
             tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken")

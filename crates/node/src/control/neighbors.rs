@@ -9,7 +9,7 @@ use sluice_datapath::snapshot::router::{HopVia, Target};
 use sluice_dpdk::Mbuf;
 use sluice_intent::plan::{Plan, PortIndex, Tier};
 use sluice_protocols::neighbor::{
-    self as protocol, Action, Interface, Link, NeighborView, Resolver, ResolverConfig,
+    self as protocol, Action, DiscardReason, Interface, Link, NeighborView, Resolver, ResolverConfig,
 };
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::{EtherType, VlanId};
@@ -37,8 +37,31 @@ pub(super) struct Neighbors {
     published: u64,
     generation: u64,
     seed: u64,
-    /// Packets that waited in vain.
+    /// What the workers had counted as possible answers that did not get here.
+    answers_shed: u64,
+    /// Packets that were not delivered.
+    pub(super) discarded: Discarded,
+}
+
+/// Packets of the workers that the resolver discarded, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Discarded {
+    /// The next hop did not answer, or its link is down.
     pub(super) unreachable: u64,
+    /// Too many packets waited for next hops.
+    pub(super) queue_full: u64,
+    /// There were too many next hops.
+    pub(super) table_full: u64,
+}
+
+impl Discarded {
+    fn count(&mut self, reason: DiscardReason) {
+        *match reason {
+            DiscardReason::Unreachable => &mut self.unreachable,
+            DiscardReason::QueueFull => &mut self.queue_full,
+            DiscardReason::TableFull => &mut self.table_full,
+        } += 1;
+    }
 }
 
 impl Neighbors {
@@ -50,7 +73,8 @@ impl Neighbors {
             table: Arc::default(),
             published: 0,
             generation: 0,
-            unreachable: 0,
+            answers_shed: 0,
+            discarded: Discarded::default(),
         }
     }
 
@@ -74,7 +98,7 @@ impl Neighbors {
 
     /// Forgets every neighbour and frees every waiting packet, before the ports close.
     pub(super) fn forget(&mut self) {
-        *self = Self { unreachable: self.unreachable, ..Self::new(self.seed) };
+        *self = Self { discarded: self.discarded, ..Self::new(self.seed) };
     }
 
     /// A port came up or went down.
@@ -83,13 +107,12 @@ impl Neighbors {
     }
 
     /// Takes a packet that a worker handed over.
-    pub(super) fn punted(&mut self, worker: usize, punted: Punted, snapshot: &Snapshot, clock: CycleClock) {
-        let Punted { punt, packet } = punted;
+    pub(super) fn punted(&mut self, worker: usize, punted: Punted, clock: CycleClock) {
+        let Punted { generation, punt, packet } = punted;
         let now = timestamp(clock);
         match punt.kind {
             PuntKind::Resolve(key) => {
-                let waiting =
-                    Waiting { worker, entry: punt.entry, generation: snapshot.generation(), packet };
+                let waiting = Waiting { worker, entry: punt.entry, generation, packet };
                 self.resolver.resolve(protocol_key(key), waiting, now);
             }
             PuntKind::Arp | PuntKind::NeighborDiscovery => {
@@ -103,7 +126,14 @@ impl Neighbors {
 
     /// Lets the timers act and carries out what the resolver wants.
     pub(super) fn advance(&mut self, dataplane: &mut Dataplane) {
-        self.resolver.poll(timestamp(dataplane.clock));
+        let now = timestamp(dataplane.clock);
+        // Before the timers: whoever seems not to answer may have done so.
+        let shed = dataplane.workers.iter().map(|worker| worker.counters.answers_shed.get()).sum();
+        if shed != self.answers_shed {
+            self.answers_shed = shed;
+            self.resolver.frames_shed(now);
+        }
+        self.resolver.poll(now);
         let mut released = Vec::new();
         while let Some(action) = self.resolver.next_action() {
             match action {
@@ -113,7 +143,7 @@ impl Neighbors {
                 }
                 Action::Lost { key } => Arc::make_mut(&mut self.table).set(datapath_key(&key), None),
                 Action::Release { packet, .. } => released.push(packet),
-                Action::Discard { .. } => self.unreachable += 1,
+                Action::Discard { reason, .. } => self.discarded.count(reason),
                 Action::Conflict { key, mac } => {
                     tracing::warn!(address = %key.address, %mac, "another station uses an address of this node");
                 }
@@ -212,5 +242,118 @@ fn send(dataplane: &mut Dataplane, link: Link, frame: &[u8]) {
     let Some(packet) = dataplane.pool.allocate_with(&bytes) else { return };
     if let Some(worker) = dataplane.workers.first_mut() {
         worker.command(Command::Transmit { port: PortIndex(link.port), packet });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use sluice_protocols::Timestamp;
+    use sluice_wire::MacAddr;
+    use sluice_wire::arp::{Arp, ArpOperation, ArpPacket};
+    use sluice_wire::frame::FrameBuilder;
+
+    use super::*;
+    use crate::worker::PuntLimits;
+
+    const LINK: Link = Link { port: 0, vlan: None };
+    const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const STRANGER: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+    /// Between two frames of a storm of 47,000 a second.
+    const GAP: Duration = Duration::from_nanos(1_000_000_000 / 47_000);
+
+    fn frame(destination: MacAddr, arp: Arp) -> Vec<u8> {
+        FrameBuilder::new().ethernet(arp.sender_mac, destination).arp(arp).payload(&[0; 18]).build().unwrap()
+    }
+
+    /// A worker's limits and the resolver behind them, with other nodes that answer every question at once.
+    struct Underlay {
+        limits: PuntLimits,
+        resolver: Resolver<()>,
+        now: Timestamp,
+        usable: BTreeSet<protocol::NeighborKey>,
+        lost: usize,
+    }
+
+    impl Underlay {
+        fn new(teps: &[protocol::NeighborKey]) -> Self {
+            let now = Timestamp::from_secs(1000);
+            let mut resolver = Resolver::new(ResolverConfig::default());
+            let own = Interface { link: LINK, mac: OWN, addresses: vec!["172.16.0.10/24".parse().unwrap()] };
+            resolver.configure(vec![own], teps.to_vec(), now);
+            resolver.link_state(LINK.port, true, now);
+            Self { limits: PuntLimits::new(), resolver, now, usable: BTreeSet::new(), lost: 0 }
+        }
+
+        /// A frame comes in on the worker's uplink.
+        fn receive(&mut self, frame: &[u8]) {
+            let now = sluice_datapath::time::Timestamp::from_nanos(self.now.as_nanos());
+            if self.limits.allow(PuntKind::Arp, frame, now) {
+                self.resolver.receive(LINK, frame, self.now);
+            }
+        }
+
+        fn advance(&mut self) {
+            self.resolver.poll(self.now);
+            while let Some(action) = self.resolver.next_action() {
+                match action {
+                    Action::Send { frame, .. } => self.answer(&frame),
+                    Action::Resolved { key, .. } => drop(self.usable.insert(key)),
+                    Action::Lost { key } => {
+                        self.usable.remove(&key);
+                        self.lost += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        /// The other nodes answer, each from its own MAC address.
+        fn answer(&mut self, question: &[u8]) {
+            let ethernet = EthernetView::parse(question).unwrap();
+            let Ok(arp) = ArpPacket::parse(ethernet.payload()).map(Arp::from) else { return };
+            let announcement = arp.sender_address == arp.target_address;
+            if arp.operation == ArpOperation::REQUEST && !announcement {
+                let mac = MacAddr([2, 0, 0, 0, 1, arp.target_address.octets()[3]]);
+                self.receive(&frame(arp.sender_mac, arp.reply(mac)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_storm_of_requests_for_others_takes_no_tep_down() {
+        let teps: Vec<_> = (11..=30)
+            .map(|last| protocol::NeighborKey { link: LINK, address: [172, 16, 0, last].into() })
+            .collect();
+        let mut underlay = Underlay::new(&teps);
+        underlay.advance();
+        // Two minutes: every TEP is asked again at least twice.
+        let end = underlay.now.after(Duration::from_secs(120));
+        let request = Arp::request(STRANGER, [172, 16, 0, 99].into(), [172, 16, 0, 200].into());
+        let storm = frame(MacAddr::BROADCAST, request);
+        let mut resolved_once = false;
+        while underlay.now < end {
+            underlay.now = underlay.now.after(GAP);
+            underlay.receive(&storm);
+            if underlay.resolver.next_deadline().is_some_and(|deadline| deadline <= underlay.now) {
+                underlay.advance();
+            }
+            resolved_once |= underlay.usable.len() == teps.len();
+        }
+        assert!(resolved_once && underlay.usable.len() == teps.len(), "{:?}", underlay.usable);
+        assert_eq!(underlay.lost, 0);
+        assert!(underlay.resolver.statistics().requests_sent >= 20 * 3, "asked again and again");
+    }
+
+    #[test]
+    fn discarded_packets_are_counted_by_reason() {
+        let mut discarded = Discarded::default();
+        let reasons = [DiscardReason::QueueFull, DiscardReason::TableFull, DiscardReason::QueueFull];
+        reasons.into_iter().for_each(|reason| discarded.count(reason));
+        assert_eq!(discarded, Discarded { unreachable: 0, queue_full: 2, table_full: 1 });
     }
 }

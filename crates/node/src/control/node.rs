@@ -1,24 +1,29 @@
 //! The state of a node and what changes it.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_datapath::counters::{LogicalCounters, Traffic};
+use sluice_datapath::engine::Installation;
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::Snapshot;
 use sluice_dpdk::Eal;
 use sluice_intent::plan::Plan;
 
+use super::apply::Fixed;
 use super::capture::Captures;
 use super::links::Links;
 use super::neighbors::Neighbors;
 use crate::dataplane::{Dataplane, Rings};
 use crate::worker::{Command, Retired};
 
-/// Ticks between two looks at the links.
+/// Ticks between two looks at the links and whether the workers go on.
 const LINK_TICKS: u32 = 20;
+/// Between two looks at whether a snapshot is in force.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// Packets and bytes that a tunnel carried under snapshots that are gone.
 pub(super) type TunnelTotals = HashMap<(u32, IpAddr), (u64, u64)>;
@@ -41,6 +46,8 @@ pub(super) struct Node {
     pub(super) started: Instant,
     /// Samples of the previous `get dataplane cpu stats`, by core.
     pub(super) cpu_samples: HashMap<u16, super::answers::CpuSample>,
+    /// What of the document holds for as long as the process runs.
+    pub(super) fixed: Fixed,
     restarts: u32,
     ticks: u32,
 }
@@ -57,6 +64,7 @@ impl Node {
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);
         Ok(Self {
+            fixed: Fixed::of(&plan),
             flow_cache: plan.dataplane.flow_cache.enabled,
             links: Links::default(),
             captures: Captures::default(),
@@ -77,27 +85,31 @@ impl Node {
     /// Looks at the rings from the workers and the timers.
     pub(super) fn tick(&mut self) {
         let Some(dataplane) = &mut self.dataplane else { return };
+        let now = Instant::now();
         for (number, worker) in dataplane.workers.iter_mut().enumerate() {
             while let Ok(retired) = worker.retired.pop() {
-                if let Retired::Snapshot { snapshot, logical } = retired {
+                if let Retired::Installation(replaced) = retired {
+                    let (snapshot, logical) = replaced.settle();
                     add_totals(&mut self.retired_tunnels, &snapshot, &logical);
                 }
             }
             // Bounded, so that a flood of punted packets cannot keep the control thread from its timers.
             for _ in 0..crate::dataplane::PUNT_RING {
                 let Ok(punted) = worker.punts.pop() else { break };
-                self.neighbors.punted(number, punted, &self.snapshot, dataplane.clock);
+                self.neighbors.punted(number, punted, dataplane.clock);
             }
         }
         self.ticks = self.ticks.wrapping_add(1);
+        dataplane.connect_clients(now);
         if self.ticks.is_multiple_of(LINK_TICKS) {
-            self.links.poll(dataplane, &self.plan, &mut self.neighbors);
+            dataplane.workers.iter_mut().for_each(|worker| worker.advance(now));
+            self.links.poll(dataplane, &mut self.neighbors);
         }
         self.neighbors.advance(dataplane);
         self.captures.collect(dataplane);
     }
 
-    /// Makes every worker decide with a new snapshot from its next batch on.
+    /// Makes every worker decide with a new snapshot from its next batch on. [`in_force`] waits until all do.
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
@@ -105,12 +117,8 @@ impl Node {
         for worker in &mut dataplane.workers {
             let logical = Arc::new(LogicalCounters::new(&self.snapshot));
             worker.logical = Arc::clone(&logical);
-            worker.deliver(Command::Install { snapshot: Arc::clone(&self.snapshot), logical });
-        }
-        // Whoever is told that the document is in force may send at once: no packet from then on meets the old one.
-        let generation = self.snapshot.generation();
-        for worker in &dataplane.workers {
-            worker.wait_for_generation(generation);
+            let installation = Installation::new(Arc::clone(&self.snapshot), logical);
+            worker.deliver(Command::Install(Box::new(installation)));
         }
         self.neighbors.configure(&self.snapshot, dataplane);
     }
@@ -127,6 +135,12 @@ impl Node {
 
     /// Closes all ports and opens those of `plan`. On failure those that were open are opened again, and nothing has changed.
     pub(super) fn restart(&mut self, plan: &Arc<Plan>, rings: Rings, flow_cache: bool) -> anyhow::Result<()> {
+        if let Some(core) = self.dataplane.as_ref().and_then(Dataplane::held_up_worker) {
+            anyhow::bail!(
+                "the worker on core {core} does not go on, a device holds it up most likely, so its ports cannot be closed; nothing has \
+                 changed: end sluiced and start it again"
+            );
+        }
         let old_rings = self.dataplane.as_ref().map_or(rings, |dataplane| dataplane.rings);
         let (old_plan, old_flow_cache) = (Arc::clone(&self.plan), self.flow_cache);
         self.close();
@@ -141,12 +155,14 @@ impl Node {
         Ok(())
     }
 
-    fn close(&mut self) {
+    /// Closes everything, but for the worker on this core and what it has, if a device holds one up.
+    fn close(&mut self) -> Option<u16> {
         self.captures.stop();
         self.neighbors.forget();
-        self.dataplane = None;
+        let left = self.dataplane.take().and_then(|mut dataplane| dataplane.stop());
         self.cpu_samples.clear();
         self.retired_tunnels.clear();
+        left
     }
 
     fn open(&mut self, plan: &Arc<Plan>, rings: Rings, flow_cache: bool) -> anyhow::Result<()> {
@@ -165,9 +181,9 @@ impl Node {
         Ok(())
     }
 
-    /// Stops the workers and closes the ports.
-    pub(super) fn stop(&mut self) {
-        self.close();
+    /// Stops the workers and closes the ports. The core of a worker that is held up and did not end.
+    pub(super) fn stop(&mut self) -> Option<u16> {
+        self.close()
     }
 
     /// What each tunnel of the snapshot carried, under earlier snapshots as well.
@@ -179,6 +195,22 @@ impl Node {
             }
         }
         totals
+    }
+}
+
+/// Waits until every worker decides with the snapshot of this generation: whoever is told then that it is in force may send at once, and no
+/// packet meets the old one. Others are answered meanwhile. Returns the cores whose workers are held up and have not taken it.
+pub(super) async fn in_force(node: &RefCell<Node>, generation: u64) -> Vec<u16> {
+    loop {
+        {
+            let node = node.borrow();
+            let workers = node.dataplane.iter().flat_map(|dataplane| &dataplane.workers);
+            let behind: Vec<_> = workers.filter(|worker| !worker.has_taken(generation)).collect();
+            if behind.iter().all(|worker| worker.is_held_up()) {
+                return behind.iter().map(|worker| worker.core).collect();
+            }
+        }
+        tokio::time::sleep(GLANCE).await;
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::node::Node;
-use super::{answers, capture};
+use super::{answers, apply, capture};
 
 /// Longest request: a node document and some room.
 const LONGEST_REQUEST: u64 = 80 << 20;
@@ -88,6 +88,10 @@ async fn answer(request: Request, node: &Rc<RefCell<Node>>, read: &mut BufReader
         Request::StartCapture { interface, file, count, direction } => {
             capture::run(node, &interface, file, count, direction, read).await.map(Answer::Captured)
         }
+        Request::Apply { document, file } => match sluice_intent::parse(&document, &file) {
+            Ok(plan) => apply::apply(node, plan).await.map(Answer::Applied),
+            Err(problems) => Err(anyhow::anyhow!("{problems}")),
+        },
         other => answers::answer(&mut node.borrow_mut(), other),
     };
     result.map_or_else(|error| Reply::Error(format!("{error:#}")), Reply::Answer)

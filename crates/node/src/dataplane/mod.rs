@@ -2,16 +2,18 @@
 //!
 //! Owned by the control thread. Opening it takes the plan's ports; starting it hands every worker its queues and its engine.
 
+mod memif_client;
 mod memory;
 mod ports;
 mod workers;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_dpdk::{CoreSet, Eal, MemoryBacking, Mempool, MempoolError, Port, PortInfo};
-use sluice_intent::plan::Plan;
+use sluice_intent::plan::{Plan, PortIndex, PortKind};
 use sluice_wire::MacAddr;
 
 use crate::worker::CycleClock;
@@ -96,7 +98,10 @@ pub(crate) struct OpenPort {
     pub(crate) port: Port,
     pub(crate) info: PortInfo,
     pub(crate) mac: MacAddr,
+    /// Receive queues.
     pub(crate) queues: u16,
+    /// Connects a memif client to its server.
+    client: Option<memif_client::MemifClient>,
 }
 
 /// Ports, packet memory and workers.
@@ -104,7 +109,8 @@ pub(crate) struct Dataplane {
     // Workers hold queues, ports hold pools: dropped in this order.
     pub(crate) workers: Vec<WorkerHandle>,
     pub(crate) ports: Vec<OpenPort>,
-    queues: Vec<sluice_dpdk::Queues>,
+    /// Of the ports that run, until the workers start.
+    queues: Vec<Option<sluice_dpdk::Queues>>,
     pub(crate) pool: Mempool,
     pub(crate) cores: Vec<u16>,
     pub(crate) rings: Rings,
@@ -117,17 +123,11 @@ impl Dataplane {
         let cores = cores(plan)?;
         let workers = cores.len() as u16;
         let huge_pages = matches!(eal.memory_backing(), MemoryBacking::HugePages { .. });
-        let sizing = memory::Sizing::of(plan, rings, workers, huge_pages)?;
-        let pool = Mempool::new(eal, &format!("packets-{restarts}"), sizing.shared)?;
+        let shared = memory::shared_pool(plan, rings, workers, huge_pages)?;
+        let pool = Mempool::new(eal, &format!("packets-{restarts}"), shared)?;
         let (mut ports, mut queues) = (Vec::new(), Vec::new());
         for planned in &plan.ports {
-            let pool = match &sizing.own {
-                Some(own) if memory::keeps_buffers(&planned.kind) => {
-                    Mempool::new(eal, &format!("port-{restarts}-{}", ports.len()), own.clone())?
-                }
-                _ => pool.clone(),
-            };
-            let (port, port_queues) = ports::open(eal, planned, pool, rings, workers)?;
+            let (port, port_queues) = ports::open(eal, planned, pool.clone(), rings, workers)?;
             ports.push(port);
             queues.push(port_queues);
         }
@@ -147,21 +147,40 @@ impl Dataplane {
         snapshot: &Arc<Snapshot>,
         neighbors: &Arc<NeighborTable>,
     ) -> Result<(), DataplaneError> {
-        let queues = std::mem::take(&mut self.queues);
-        let per_worker = workers::distribute(snapshot.plan(), queues, self.cores.len());
-        for (core, queues) in self.cores.iter().zip(per_worker) {
-            let handle = workers::start(eal, *core, queues, snapshot, neighbors, &self.pool, self.clock)?;
+        for (position, core) in self.cores.iter().enumerate() {
+            let share = |port: &OpenPort| workers::share(port.queues, self.cores.len(), position);
+            let polled = self.ports.iter().map(share).sum();
+            let handle = workers::start(eal, *core, polled, snapshot, neighbors, &self.pool, self.clock)?;
             self.workers.push(handle);
         }
+        let ports = snapshot.plan().ports.iter().enumerate().zip(std::mem::take(&mut self.queues));
+        let running = ports.filter_map(|((number, planned), queues)| {
+            Some((PortIndex(number as u16), matches!(planned.kind, PortKind::Pci { .. }), queues?))
+        });
+        workers::hand_out(&mut self.workers, running);
         Ok(())
     }
 
-    /// Stops the workers and waits for them; the ports close when the data plane is dropped.
-    pub(crate) fn stop(&mut self) {
-        for worker in &mut self.workers {
-            worker.stop();
+    /// Connects the memif clients whose servers have come, again where they were gone.
+    pub(crate) fn connect_clients(&mut self, now: Instant) {
+        for (number, open) in self.ports.iter_mut().enumerate() {
+            if let Some(mut client) = open.client.take() {
+                client.advance(PortIndex(number as u16), open, &mut self.workers, now);
+                open.client = Some(client);
+            }
         }
-        self.workers.clear();
+    }
+
+    /// A worker that does not go on, as after a call into a driver that does not return.
+    pub(crate) fn held_up_worker(&self) -> Option<u16> {
+        self.workers.iter().find(|worker| !worker.goes_on()).map(|worker| worker.core)
+    }
+
+    /// Stops the workers and waits for them; the ports close when the data plane is dropped. The core of one that is held up and did not end:
+    /// the ports that it has queues of stay open.
+    pub(crate) fn stop(&mut self) -> Option<u16> {
+        let stop = |mut worker: WorkerHandle| (!worker.stop()).then_some(worker.core);
+        self.workers.drain(..).filter_map(stop).last()
     }
 }
 

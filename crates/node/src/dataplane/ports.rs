@@ -1,22 +1,26 @@
 //! Opens one port of a plan.
 
+use std::time::Instant;
+
 use sluice_dpdk::{Eal, MemifRole, MemifSettings, Mempool, Port, PortConfig, PortKind, Queues};
 use sluice_intent::plan;
 use sluice_wire::MacAddr;
 
+use super::memif_client::MemifClient;
 use super::{DataplaneError, OpenPort, Rings};
 
 /// File that a pcap port writes to if the document names none.
 const NOWHERE: &str = "/dev/null";
 
-/// Opens and starts a port with a queue each way for every worker, as far as it has them.
+/// Opens a port with a queue each way for every worker, as far as it has them, and starts it. Only a memif client is left to start, which its
+/// [`MemifClient`] does when there is a server.
 pub(super) fn open(
     eal: &Eal,
     planned: &plan::Port,
     pool: Mempool,
     rings: Rings,
     workers: u16,
-) -> Result<(OpenPort, Queues), DataplaneError> {
+) -> Result<(OpenPort, Option<Queues>), DataplaneError> {
     let wanted = if planned.queues == 0 { workers } else { planned.queues };
     let mut port = Port::new(eal, &planned.name, &kind(planned, wanted, rings))?;
     let info = port.info()?;
@@ -36,9 +40,14 @@ pub(super) fn open(
         promiscuous: true,
         one_pool: zero_copy,
     })?;
-    let started = port.start()?;
     let mac = planned.mac.unwrap_or(MacAddr(info.mac));
-    Ok((OpenPort { port, info, mac, queues }, started))
+    let (client, started) = match &planned.kind {
+        plan::PortKind::Memif { socket, role: plan::MemifRole::Client, .. } => {
+            (Some(MemifClient::new(socket.clone(), Instant::now())), None)
+        }
+        _ => (None, Some(port.start()?)),
+    };
+    Ok((OpenPort { port, info, mac, queues, client }, started))
 }
 
 /// The device behind a port, in the terms of the driver.

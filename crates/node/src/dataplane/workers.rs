@@ -1,17 +1,20 @@
 //! Makes workers, and holds the control thread's ends of their rings.
+//!
+//! The control thread never waits for a worker without a limit: a driver may hold a worker up, and the node is to say so then.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_datapath::counters::{EngineCounters, LogicalCounters};
 use sluice_datapath::engine::{Engine, EngineConfig};
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::Snapshot;
-use sluice_dpdk::{Eal, Mempool, Queues, RxQueue, TxQueue};
-use sluice_intent::plan::{Plan, PortIndex, PortKind};
+use sluice_dpdk::{Eal, Mempool, Queues};
+use sluice_intent::plan::PortIndex;
 
 use super::DataplaneError;
 use crate::worker::{
@@ -24,6 +27,10 @@ pub(crate) const PUNT_RING: usize = 512;
 const COMMAND_RING: usize = 1024;
 /// Tables that may wait to be freed.
 const RETIRED_RING: usize = 64;
+/// How long a worker may do nothing at all, its sleep not counted, before it counts as held up. A batch takes microseconds.
+const QUIET_LIMIT: Duration = Duration::from_secs(2);
+/// Between two looks at whether a worker has ended.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// The control thread's side of a worker.
 pub(crate) struct WorkerHandle {
@@ -34,79 +41,160 @@ pub(crate) struct WorkerHandle {
     pub(crate) counters: Arc<WorkerCounters>,
     /// Counters of the snapshot that the worker was last told to use.
     pub(crate) logical: Arc<LogicalCounters>,
-    /// Receive queues that it polls.
+    /// Receive queues that it polls while every port runs.
     pub(crate) receive_queues: u16,
+    /// Commands that must not be lost and found no room.
+    backlog: VecDeque<Command>,
+    watch: Watch,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Whether a worker goes on, judged by its cycle counters.
+#[derive(Debug)]
+struct Watch {
+    limit: Duration,
+    seen: u64,
+    since: Instant,
+    held_up: bool,
 }
 
 impl WorkerHandle {
     /// Sends a command; false, and the command is lost, if the worker is too far behind to take it.
     pub(crate) fn command(&mut self, command: Command) -> bool {
-        self.commands.push(command).is_ok()
+        self.backlog.is_empty() && self.commands.push(command).is_ok()
     }
 
-    /// Sends a command that must not be lost: waits for room where the worker is behind.
-    pub(crate) fn deliver(&mut self, mut command: Command) {
-        while let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
-            if self.commands.is_abandoned() {
+    /// Sends a command that must not be lost: now, or from [`Self::advance`] where the worker is behind. What waits is bounded, since a
+    /// newer command replaces an older one that it leaves nothing of.
+    pub(crate) fn deliver(&mut self, command: Command) {
+        self.backlog.retain(|older| !command.supersedes(older));
+        self.backlog.push_back(command);
+        self.send_backlog();
+    }
+
+    fn send_backlog(&mut self) {
+        while let Some(command) = self.backlog.pop_front() {
+            if let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
+                self.backlog.push_front(back);
                 return;
             }
-            command = back;
-            std::thread::yield_now();
         }
     }
 
-    /// Waits until the worker decides with the snapshot of this generation: a batch, or an idle worker's sleep. Gives up if the worker ended.
-    pub(crate) fn wait_for_generation(&self, generation: u64) {
-        while self.counters.generation.load(Ordering::Acquire) < generation && !self.commands.is_abandoned() {
-            std::thread::yield_now();
+    /// Sends what found no room before, and looks whether the worker goes on; called every few dozen milliseconds. Tells of a worker that
+    /// is held up once, and once when it goes on.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        self.send_backlog();
+        let core = self.core;
+        match (self.watch.held_up, self.watch.look(cycles_of(&self.counters), now)) {
+            (false, true) => tracing::error!(
+                core,
+                "the worker does not go on, a device holds it up most likely; end sluiced and start it again if it stays so"
+            ),
+            (true, false) => tracing::info!(core, "the worker goes on again"),
+            _ => {}
         }
     }
 
-    /// Ends the worker and waits for it.
-    pub(crate) fn stop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        let mut stop = Command::Stop;
-        while let Err(rtrb::PushError::Full(back)) = self.commands.push(stop) {
-            if thread.is_finished() {
-                break;
+    /// Whether it has done nothing for longer than it ever should.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.watch.held_up
+    }
+
+    /// Whether it decides with the snapshot of this generation, or has ended.
+    pub(crate) fn has_taken(&self, generation: u64) -> bool {
+        self.counters.generation.load(Ordering::Acquire) >= generation || self.commands.is_abandoned()
+    }
+
+    /// Waits until the worker goes on; false if it does not within its limit. Moments, and the sleep of an idle worker.
+    pub(crate) fn goes_on(&self) -> bool {
+        let before = cycles_of(&self.counters);
+        let end = Instant::now() + self.watch.limit;
+        while cycles_of(&self.counters) == before && !self.commands.is_abandoned() {
+            if Instant::now() >= end {
+                return false;
             }
-            stop = back;
-            std::thread::yield_now();
+            std::thread::sleep(GLANCE);
+        }
+        true
+    }
+
+    /// Ends the worker and waits for it. False: it is held up, and left alone with its queues, so that their ports stay open.
+    pub(crate) fn stop(&mut self) -> bool {
+        let Some(thread) = self.thread.take() else { return true };
+        self.deliver(Command::Stop);
+        let end = Instant::now() + self.watch.limit;
+        while !thread.is_finished() && Instant::now() < end {
+            std::thread::sleep(GLANCE);
+            self.send_backlog();
+        }
+        if !thread.is_finished() {
+            return false;
         }
         if thread.join().is_err() {
             tracing::error!(core = self.core, "the worker ended by a panic");
         }
+        true
     }
 }
 
-/// The queues of one worker.
-#[derive(Default)]
-pub(super) struct WorkerQueues {
-    receive: Vec<(PortIndex, RxQueue, bool)>,
-    transmit: Vec<TxQueue>,
-}
-
-/// Deals the queues of all ports out to the workers: receive queues in turn, and one transmit queue of every port for each.
-pub(super) fn distribute(plan: &Plan, queues: Vec<Queues>, workers: usize) -> Vec<WorkerQueues> {
-    let mut per_worker: Vec<WorkerQueues> = (0..workers).map(|_| WorkerQueues::default()).collect();
-    for (number, queues) in queues.into_iter().enumerate() {
-        let cold = matches!(plan.ports[number].kind, PortKind::Pci { .. });
-        for (position, queue) in queues.receive.into_iter().enumerate() {
-            per_worker[position % workers].receive.push((PortIndex(number as u16), queue, cold));
-        }
-        for (worker, queue) in per_worker.iter_mut().zip(queues.transmit) {
-            worker.transmit.push(queue);
-        }
+impl Watch {
+    /// For a worker that sleeps so long at most.
+    fn new(idle_sleep_us: u32) -> Self {
+        let limit = QUIET_LIMIT + Duration::from_micros(idle_sleep_us.into());
+        Self { limit, seen: 0, since: Instant::now(), held_up: false }
     }
-    per_worker
+
+    /// Whether the worker is held up, now that its counters are at `cycles`.
+    fn look(&mut self, cycles: u64, now: Instant) -> bool {
+        if cycles != self.seen {
+            (self.seen, self.since) = (cycles, now);
+        }
+        self.held_up = now.saturating_duration_since(self.since) >= self.limit;
+        self.held_up
+    }
 }
 
-/// Makes and starts a worker.
+/// Cycles that the worker has counted: they grow with each of its loops.
+fn cycles_of(counters: &WorkerCounters) -> u64 {
+    counters.busy_cycles.get().wrapping_add(counters.idle_cycles.get())
+}
+
+/// Hands the queues of ports out to the workers: one transmit queue of every port for each, and receive queues in turn. Those to send by come
+/// first, so that what is received finds its way out.
+pub(super) fn hand_out(
+    workers: &mut [WorkerHandle],
+    ports: impl IntoIterator<Item = (PortIndex, bool, Queues)>,
+) {
+    let count = workers.len().max(1);
+    let mut received = Vec::new();
+    for (port, cold, queues) in ports {
+        for (worker, queue) in workers.iter_mut().zip(queues.transmit) {
+            worker.deliver(Command::SendBy { port, queue });
+        }
+        received.extend(
+            queues
+                .receive
+                .into_iter()
+                .enumerate()
+                .map(|(position, queue)| (position % count, Receiver { port, queue, cold })),
+        );
+    }
+    for (worker, receiver) in received {
+        workers[worker].deliver(Command::Receive(receiver));
+    }
+}
+
+/// How many of these receive queues of one port each of `workers` workers polls, for the worker of this number.
+pub(super) fn share(queues: u16, workers: usize, worker: usize) -> u16 {
+    (0..usize::from(queues)).filter(|position| position % workers.max(1) == worker).count() as u16
+}
+
+/// Makes and starts a worker without queues, with room for `receive_queues` of them.
 pub(super) fn start(
     eal: &Eal,
     core: u16,
-    queues: WorkerQueues,
+    receive_queues: u16,
     snapshot: &Arc<Snapshot>,
     neighbors: &Arc<NeighborTable>,
     pool: &Mempool,
@@ -123,8 +211,11 @@ pub(super) fn start(
     let (retired_out, retired) = RingBuffer::new(RETIRED_RING);
     let engine_counters = Arc::new(EngineCounters::default());
     let logical = Arc::new(LogicalCounters::new(snapshot));
-    let counters =
-        Arc::new(WorkerCounters { engine: Arc::clone(&engine_counters), ..WorkerCounters::default() });
+    let counters = Arc::new(WorkerCounters {
+        engine: Arc::clone(&engine_counters),
+        generation: AtomicU64::new(snapshot.generation()),
+        ..WorkerCounters::default()
+    });
     let engine = Engine::new(
         config,
         Arc::clone(snapshot),
@@ -132,14 +223,10 @@ pub(super) fn start(
         engine_counters,
         Arc::clone(&logical),
     )?;
-    let transmit =
-        queues.transmit.into_iter().map(|queue| PortIo { queue, waiting: ArrayVec::new() }).collect();
-    let receivers: Vec<Receiver> =
-        queues.receive.into_iter().map(|(port, queue, cold)| Receiver { port, queue, cold }).collect();
-    let receive_queues = receivers.len() as u16;
+    let transmit = snapshot.plan().ports.iter().map(|_| PortIo::default()).collect();
     let worker = Worker {
         core,
-        receivers,
+        receivers: Vec::with_capacity(receive_queues.into()),
         io: WorkerIo::new(transmit, pool.clone(), punts_out, clock, Arc::clone(&counters)),
         engine,
         commands: commands_in,
@@ -149,5 +236,17 @@ pub(super) fn start(
         idle: Idle::new(settings.idle_sleep_us),
     };
     let thread = Some(worker.start(eal)?);
-    Ok(WorkerHandle { core, commands, punts, retired, counters, logical, receive_queues, thread })
+    let (backlog, watch) = (VecDeque::new(), Watch::new(settings.idle_sleep_us));
+    Ok(WorkerHandle {
+        core,
+        commands,
+        punts,
+        retired,
+        counters,
+        logical,
+        receive_queues,
+        backlog,
+        watch,
+        thread,
+    })
 }

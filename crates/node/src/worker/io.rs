@@ -2,24 +2,25 @@
 //! running capture.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 use rtrb::Producer;
 use sluice_datapath::buffer::{BATCH, Transmit};
 use sluice_datapath::drops::DropReason;
-use sluice_datapath::punt::{Punt, PuntKind};
+use sluice_datapath::punt::Punt;
 use sluice_dpdk::{Mbuf, Mempool, TxQueue, cycles};
 use sluice_intent::plan::PortIndex;
 
 use super::message::{Capture, Captured, Punted};
+use super::punt_limits::{PuntLimits, may_be_answer};
 use super::{CycleClock, WorkerCounters};
 
-/// Packets of each kind that a worker may hand to the control thread in a second.
-const PUNTS_PER_SECOND: [u32; PuntKind::COUNT] = [2_000, 2_000, 10_000];
-
 /// One port's transmit queue, with the frames that wait for it.
+#[derive(Default)]
 pub(crate) struct PortIo {
-    pub(crate) queue: TxQueue,
+    /// None while the port does not run: a memif client that waits for its server.
+    pub(crate) queue: Option<TxQueue>,
     pub(crate) waiting: ArrayVec<Mbuf, BATCH>,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct WorkerIo {
     discarded: ArrayVec<Mbuf, BATCH>,
     pool: Mempool,
     punts: Producer<Punted>,
-    limits: [PuntLimit; PuntKind::COUNT],
+    limits: PuntLimits,
     clock: CycleClock,
     capture: Option<Capture>,
     counters: Arc<WorkerCounters>,
@@ -46,14 +47,13 @@ impl WorkerIo {
         clock: CycleClock,
         counters: Arc<WorkerCounters>,
     ) -> Self {
-        let limits = PUNTS_PER_SECOND.map(PuntLimit::new);
         Self {
             ports,
             touched: 0,
             discarded: ArrayVec::new(),
             pool,
             punts,
-            limits,
+            limits: PuntLimits::new(),
             clock,
             capture: None,
             counters,
@@ -63,6 +63,14 @@ impl WorkerIo {
     /// Sends a frame of the control thread.
     pub(crate) fn send(&mut self, port: PortIndex, packet: Mbuf) {
         self.transmit(port, packet);
+    }
+
+    /// Sends by another queue, or by none: then what waits and what comes is dropped.
+    pub(crate) fn set_queue(&mut self, port: PortIndex, queue: Option<TxQueue>) {
+        self.flush();
+        if let Some(io) = self.ports.get_mut(port.index()) {
+            io.queue = queue;
+        }
     }
 
     /// Starts, replaces or ends a capture.
@@ -103,11 +111,17 @@ impl WorkerIo {
         {
             io.waiting.iter().for_each(|packet| copy(capture, &self.pool, packet));
         }
-        let sent = io.queue.transmit(&mut io.waiting);
-        self.counters.transmitted.add(sent as u64);
+        let reason = match &mut io.queue {
+            Some(queue) => {
+                let sent = queue.transmit(&mut io.waiting);
+                self.counters.transmitted.add(sent as u64);
+                DropReason::TransmitRingFull
+            }
+            None => DropReason::PortDown,
+        };
         if !io.waiting.is_empty() {
             for _ in 0..io.waiting.len() {
-                self.counters.engine.count_drop(DropReason::TransmitRingFull);
+                self.counters.engine.count_drop(reason);
             }
             Mbuf::free_bulk(&mut io.waiting);
         }
@@ -139,14 +153,18 @@ impl Transmit<Mbuf> for WorkerIo {
     }
 
     fn punt(&mut self, punt: Punt, buffer: Mbuf) {
-        let reason = if !self.limits[punt.kind.index()].allows(self.clock) {
+        let reason = if !self.limits.allow(punt.kind, buffer.data(), self.clock.now()) {
             DropReason::PuntLimit
         } else if self.punts.is_full() {
             DropReason::PuntRingFull
         } else {
-            drop(self.punts.push(Punted { punt, packet: buffer }));
+            let generation = self.counters.generation.load(Ordering::Relaxed);
+            drop(self.punts.push(Punted { generation, punt, packet: buffer }));
             return;
         };
+        if may_be_answer(punt.kind, buffer.data()) {
+            self.counters.answers_shed.add(1);
+        }
         self.counters.engine.count_drop(reason);
         self.discard(reason, buffer);
     }
@@ -161,32 +179,5 @@ impl Transmit<Mbuf> for WorkerIo {
 
     fn allocate(&mut self) -> Option<Mbuf> {
         self.pool.allocate()
-    }
-}
-
-/// Packets of one kind that may go to the control thread: so many a second, a tenth of them at once.
-#[derive(Debug)]
-struct PuntLimit {
-    a_second: u32,
-    /// Tokens, in packets times 10⁹.
-    tokens: u64,
-    filled: u64,
-}
-
-impl PuntLimit {
-    fn new(a_second: u32) -> Self {
-        Self { a_second, tokens: 0, filled: 0 }
-    }
-
-    fn allows(&mut self, clock: CycleClock) -> bool {
-        const PACKET: u64 = 1_000_000_000;
-        let now = clock.now().as_nanos();
-        let earned = u128::from(now.saturating_sub(self.filled)) * u128::from(self.a_second);
-        let most = u64::from(self.a_second / 10).max(1) * PACKET;
-        self.tokens = (u128::from(self.tokens) + earned).min(u128::from(most)) as u64;
-        self.filled = now;
-        let allowed = self.tokens >= PACKET;
-        self.tokens -= if allowed { PACKET } else { 0 };
-        allowed
     }
 }

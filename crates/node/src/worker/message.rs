@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use rtrb::Producer;
-use sluice_datapath::counters::LogicalCounters;
+use sluice_datapath::engine::Installation;
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::punt::{Entry, Punt};
-use sluice_datapath::snapshot::Snapshot;
-use sluice_dpdk::Mbuf;
+use sluice_dpdk::{Mbuf, TxQueue};
 use sluice_intent::plan::PortIndex;
+
+use super::Receiver;
 
 /// From the control thread to a worker, in effect before the worker's next batch.
 pub(crate) enum Command {
     /// Decide with this snapshot.
-    Install { snapshot: Arc<Snapshot>, logical: Arc<LogicalCounters> },
+    Install(Box<Installation>),
     /// Resolve with these neighbours.
     Neighbors(Arc<NeighborTable>),
     /// Turn the flow cache on or off.
@@ -24,6 +25,12 @@ pub(crate) enum Command {
     Transmit { port: PortIndex, packet: Mbuf },
     /// Copy frames to the control thread, or stop doing so.
     Capture(Option<Capture>),
+    /// Let go of every queue of a port, so that it can stop.
+    Release(PortIndex),
+    /// Poll one more queue.
+    Receive(Receiver),
+    /// Send by this queue.
+    SendBy { port: PortIndex, queue: TxQueue },
     /// End.
     Stop,
 }
@@ -47,16 +54,34 @@ pub(crate) struct Captured {
     pub(crate) frame: Mbuf,
 }
 
+impl Command {
+    /// Whether it leaves nothing of an older command that the worker has not taken yet.
+    pub(crate) fn supersedes(&self, older: &Self) -> bool {
+        let alike = std::mem::discriminant(self) == std::mem::discriminant(older);
+        alike
+            && matches!(
+                self,
+                Self::Install(_)
+                    | Self::Neighbors(_)
+                    | Self::EnableFlowCache(_)
+                    | Self::Capture(_)
+                    | Self::Stop
+            )
+    }
+}
+
 /// A packet for the control thread.
 pub(crate) struct Punted {
+    /// Generation of the snapshot that it was decided with.
+    pub(crate) generation: u64,
     pub(crate) punt: Punt,
     pub(crate) packet: Mbuf,
 }
 
 /// What a worker no longer uses, to be freed by the control thread.
 pub(crate) enum Retired {
-    /// A snapshot and its counters, which are final now.
-    Snapshot { snapshot: Arc<Snapshot>, logical: Arc<LogicalCounters> },
+    /// A snapshot and what belonged to it.
+    Installation(Box<Installation>),
     /// A table of neighbours.
     Neighbors(#[expect(dead_code, reason = "only dropped")] Arc<NeighborTable>),
     /// A capture that was replaced.

@@ -11,6 +11,7 @@
 mod idle;
 mod io;
 mod message;
+mod punt_limits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +24,14 @@ use sluice_datapath::counters::{Counter, EngineCounters};
 use sluice_datapath::engine::Engine;
 use sluice_datapath::punt::Entry;
 use sluice_datapath::time::Timestamp;
-use sluice_dpdk::{Eal, Mbuf, RxQueue, WorkerRegistration, cycles, pin_to_core};
+use sluice_dpdk::{Eal, Mbuf, RxQueue, WorkerRegistration, cycles, heap_allocations, pin_to_core};
 use sluice_intent::plan::PortIndex;
 
 pub(crate) use idle::Idle;
 pub(crate) use io::{PortIo, WorkerIo};
 pub(crate) use message::{Capture, Captured, Command, Punted, Retired};
+#[cfg(test)]
+pub(crate) use punt_limits::PuntLimits;
 
 /// Nanoseconds between two calls of the engine's housekeeping.
 const HOUSEKEEPING_INTERVAL: u64 = 2_000_000;
@@ -42,8 +45,12 @@ pub(crate) struct WorkerCounters {
     pub(crate) idle_cycles: Counter,
     pub(crate) received: Counter,
     pub(crate) transmitted: Counter,
+    /// Packets that may have been answers to the control thread's ARP requests and solicitations and did not reach it.
+    pub(crate) answers_shed: Counter,
+    /// Heap allocations of the thread since it began.
+    pub(crate) heap_allocations: Counter,
     pub(crate) engine: Arc<EngineCounters>,
-    /// Generation of the snapshot in use, 0 until the first is installed: packets received after it was written are decided with it.
+    /// Generation of the snapshot in use: packets received after it was written are decided with it.
     pub(crate) generation: AtomicU64,
 }
 
@@ -84,6 +91,7 @@ pub(crate) struct Receiver {
 /// Everything a worker is made of.
 pub(crate) struct Worker {
     pub(crate) core: u16,
+    /// With room for as many as there will ever be.
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) io: WorkerIo,
     pub(crate) engine: Engine,
@@ -114,6 +122,7 @@ impl Worker {
         let mut start = cycles();
         let interval = self.clock.cycles(HOUSEKEEPING_INTERVAL);
         let mut housekeeping = start;
+        tracing::debug!(core = self.core, receivers = self.receivers.len(), "the worker polls");
         loop {
             let mut work = 0;
             if !self.commands.is_empty() {
@@ -151,6 +160,7 @@ impl Worker {
             let now = cycles();
             let counter = if work == 0 { &self.counters.idle_cycles } else { &self.counters.busy_cycles };
             counter.add(now.wrapping_sub(start));
+            self.counters.heap_allocations.set(heap_allocations());
             start = now;
         }
     }
@@ -161,11 +171,12 @@ impl Worker {
         while let Ok(command) = self.commands.pop() {
             let now = self.clock.now();
             match command {
-                Command::Install { snapshot, logical } => {
-                    let generation = snapshot.generation();
-                    let (snapshot, logical) = self.engine.install(snapshot, logical);
+                Command::Install(mut installation) => {
+                    let generation = installation.snapshot().generation();
+                    // In its own box, so that nothing is allocated or freed here.
+                    self.engine.install(&mut installation);
                     self.counters.generation.store(generation, Ordering::Release);
-                    self.retire(Retired::Snapshot { snapshot, logical });
+                    self.retire(Retired::Installation(installation));
                 }
                 Command::Neighbors(table) => {
                     let old = self.engine.set_neighbors(table);
@@ -185,6 +196,13 @@ impl Worker {
                     let old = self.io.set_capture(capture);
                     self.retire(Retired::Capture(old));
                 }
+                Command::Release(port) => {
+                    self.receivers.retain(|receiver| receiver.port != port);
+                    self.io.set_queue(port, None);
+                }
+                // There is room for it since the worker began.
+                Command::Receive(receiver) => self.receivers.push(receiver),
+                Command::SendBy { port, queue } => self.io.set_queue(port, Some(queue)),
                 Command::Stop => {
                     self.io.flush();
                     return false;

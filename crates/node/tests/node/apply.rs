@@ -89,7 +89,7 @@ fn a_change_of_ports_says_that_it_restarts_the_data_plane() {
     let node = Node::start_in(quiet_folder());
     let good = documents::on_files(node.folder());
     let applied = node.apply(&changed(&good, "web-1-out.pcap, mtu: 1500", "web-1-out.pcap, mtu: 1600"));
-    let restarted = "the data plane was restarted, since ports, cores or memory changed";
+    let restarted = "the data plane was restarted, since ports, cores, rings or tables changed";
     assert_eq!(applied.changes, ["ports: 1 changed", restarted]);
     assert_eq!(answer!(node, &Request::GetPhysicalPorts, PhysicalPorts)[0].mtu, 1600);
 
@@ -126,6 +126,37 @@ fn ports_that_cannot_be_opened_leave_the_old_ones_forwarding() {
         let expected = routed(&frame, ROUTER_MAC, DB_1.1);
         ends.db_1.expect("the routed datagram", |frame| (frame == expected).then_some(()));
     });
+}
+
+#[test]
+fn what_a_process_takes_at_its_start_is_not_changed_while_it_runs() {
+    let node = Node::start_in(quiet_folder());
+    let good = documents::on_files(node.folder());
+    let before = answers(&node);
+    let refused = |from: &str, to: &str, what: &str| {
+        let expected = format!(
+            "what a process takes when it starts cannot change while it runs: {what}; nothing has changed: end sluiced and start it again \
+             with this document"
+        );
+        assert_eq!(node.refused(&apply(&changed(&good, from, to))), expected);
+    };
+    refused("memory-mib: 96", "memory-mib: 128", "dataplane.memory-mib (96 here)");
+    refused("huge-pages: \"off\"", "huge-pages: auto", "dataplane.huge-pages ('off' here)");
+    let both = "dataplane.memory-mib (96 here), dataplane.huge-pages ('off' here)";
+    refused("memory-mib: 96, huge-pages: \"off\"", "memory-mib: 64, huge-pages: required", both);
+    let (from, to) = ("\nuplinks:", "  - {name: fp-eth2, kind: pci, address: \"0000:ff:1f.7\"}\n\nuplinks:");
+    refused(from, to, "the PCI device 0000:ff:1f.7 (not among the ports that it started with)");
+    assert_eq!(answers(&node), before);
+    assert_eq!(node.status().generation, 1, "nothing was closed for it");
+    assert_eq!(answer!(node, &Request::GetDataplane, Dataplane).packet_memory_mib, 96);
+
+    std::fs::write(node.document(), changed(&good, "memory-mib: 96", "memory-mib: 128")).unwrap();
+    node.signal(Signal::SIGHUP);
+    let said = "nothing has changed: what a process takes when it starts";
+    wait_for("the refusal in the log", || node.log().contains(said).then_some(()));
+    // A restart of the data plane does not make up for it.
+    answer!(node, &Request::RestartDataplane, Done);
+    assert_eq!(answer!(node, &Request::GetDataplane, Dataplane).packet_memory_mib, 96);
 }
 
 fn wait_for_generation(node: &Node, generation: u64) {

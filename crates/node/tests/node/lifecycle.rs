@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use nix::sys::signal::Signal;
+use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use sluice_control::{Request, TracePacket, TracePayload, TraceProtocol};
 
 use crate::forwarding::write_pcap;
@@ -173,6 +177,28 @@ fn sigterm_and_sigint_end_the_node_and_remove_its_socket() {
 }
 
 #[test]
+fn a_sighup_while_the_node_starts_is_kept_until_it_runs() {
+    let folder = quiet_folder();
+    let (pipe, document) = (folder.path().join("node.yaml"), folder.path().join("other.yaml"));
+    let good = documents::on_files(folder.path());
+    std::fs::remove_file(&pipe).unwrap();
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let mut node = Node::spawn(folder, "info");
+    // Opens when the node reads its document, so that it cannot be ready before it is written.
+    let mut writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+    node.signal(Signal::SIGHUP);
+    // What it finds when it reads the document again is another one.
+    std::fs::write(&document, documents::changed(&good, "name: web-3", "name: web-9")).unwrap();
+    std::fs::rename(&document, &pipe).unwrap();
+    writer.write_all(good.as_bytes()).unwrap();
+    drop(writer);
+    node.wait_until_ready();
+    wait_for("the document to be taken again", || (node.status().generation == 2).then_some(()));
+    wait_for("the log", || node.log().contains("workloads: 1 added, 1 removed").then_some(()));
+    assert!(node.terminate(Signal::SIGTERM).success());
+}
+
+#[test]
 fn no_thread_is_left_of_a_data_plane_that_was_restarted() {
     let node = Node::start_in(quiet_folder());
     // A thread has its name only once it runs.
@@ -205,7 +231,10 @@ fn the_socket_of_a_living_node_is_not_taken() {
 #[test]
 fn the_socket_of_a_node_that_is_gone_is_taken_over() {
     let folder = quiet_folder();
-    drop(UnixListener::bind(folder.path().join("node.sock")).unwrap());
+    let listener = UnixListener::bind(folder.path().join("node.sock")).unwrap();
+    // Not only closed: a process that another test starts right now has a copy of it for a moment.
+    shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
+    drop(listener);
     assert!(folder.path().join("node.sock").exists());
     let node = Node::start_in(folder);
     assert_eq!(node.status().name, "node-1");

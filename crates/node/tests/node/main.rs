@@ -6,15 +6,22 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod allocations;
 mod apply;
 mod capture;
 mod drops;
 mod forwarding;
+mod held_up;
 mod lifecycle;
+mod links;
+mod memif;
 mod mistakes;
 mod neighbors;
 mod punts;
 mod settings;
 mod support;
 mod swap;
+mod tap;
 mod trace;
+mod vlan;
+mod workers;

@@ -33,15 +33,19 @@ pub struct ResolverConfig {
     pub change_interval: Duration,
     /// Packets that may wait for one neighbour; a further one replaces the oldest (RFC 4861 §7.2.2). 4.
     pub waiting: usize,
-    /// Packets that may wait in all; a further one is discarded. 4,096.
+    /// Packets that may wait in all, at most as many as there may be neighbours; a further one is discarded. 4,096.
     pub waiting_in_all: usize,
     /// Neighbours at most.
     ///
     /// A packet for a further neighbour takes the place of the one that has been unresolved for the longest time, or
-    /// else of the one that has been stale for the longest time, or else is discarded. Kept neighbours are never
-    /// replaced and always find a place: that of any neighbour that is not kept, or one above the limit. Requests of
-    /// others replace nothing. 50,000.
+    /// else of the one that has been known for the longest time and not used by this node, or else of the one that has
+    /// been stale for the longest time, or else is discarded. Kept neighbours are never replaced, nor those that packets
+    /// wait for. Kept ones always find a place: that of any other neighbour that no packet waits for, or one above the
+    /// limit. Requests of others replace nothing. So there are never more than this number and the kept ones. 50,000.
     pub neighbors: usize,
+    /// Neighbours at most that are known only because they asked for an own address: with IPv6 one station can have as
+    /// many addresses as it likes. Further ones are answered and not remembered. 1,024.
+    pub unused: usize,
     /// Requests for own addresses that are answered per second on each link; as many may come at once. 1,000.
     pub answers_per_second: u32,
     /// Where the choice of times begins; give every node another number. 0.
@@ -62,6 +66,7 @@ impl Default for ResolverConfig {
             waiting: 4,
             waiting_in_all: 4096,
             neighbors: 50_000,
+            unused: 1024,
             answers_per_second: 1000,
             seed: 0,
         }
@@ -84,6 +89,8 @@ impl ResolverConfig {
         for count in [&mut self.waiting, &mut self.waiting_in_all, &mut self.neighbors] {
             *count = 1.max(*count);
         }
+        // So that those that packets wait for can never be more than the places.
+        self.waiting_in_all = self.waiting_in_all.min(self.neighbors);
         self.attempts = self.attempts.max(1);
         self.answers_per_second = self.answers_per_second.max(1);
         self

@@ -18,9 +18,14 @@
 //!
 //! - Whether traffic flows is not known here, so every neighbour is asked again when its time is over, not only one in
 //!   use. [`Resolver::forget`] ends that for one that the node knows to be idle.
+//! - A kept neighbour is not lost for probes without answer while received frames are shed: see
+//!   [`Resolver::frames_shed`].
 //! - An answer counts as such only while a question is open; at any other time it is an announcement.
 //! - A MAC address changes at most once in [`ResolverConfig::change_interval`], so that forged announcements cannot
 //!   make the data path rebuild its rewrites all the time.
+//!
+//! Memory is bounded whatever is received: at most [`ResolverConfig::neighbors`] (50,000) neighbours beside the kept
+//! ones, of which at most [`ResolverConfig::unused`] (1,024) are there only because they asked for an own address.
 //!
 //! Limits: own addresses are announced and defended (RFC 5227 §2.3, §2.4 c) but not probed before use, as RFC 5227 §2.1
 //! and RFC 4862 §5.4 ask of hosts: a node's addresses are configured, and a conflict is reported. Router
@@ -101,14 +106,14 @@ pub enum Action<P> {
         /// The whole Ethernet frame without VLAN tag, padded to 60 octets.
         frame: Vec<u8>,
     },
-    /// The neighbour is usable, or has another MAC address than before.
+    /// The neighbour, which is kept or which a packet asked for, is usable, or has another MAC address than before.
     Resolved {
         /// The neighbour.
         key: NeighborKey,
         /// Its MAC address.
         mac: MacAddr,
     },
-    /// The neighbour, which was usable, is no longer.
+    /// The neighbour, which was usable as [`Action::Resolved`] said, is no longer.
     Lost {
         /// The neighbour.
         key: NeighborKey,
@@ -172,6 +177,9 @@ pub struct NeighborView {
     pub state: NeighborState,
     /// It is resolved whether or not there is traffic for it.
     pub kept: bool,
+    /// This node uses it: it is or was kept, or a packet asked for it. Only of such neighbours [`Action::Resolved`] and
+    /// [`Action::Lost`] tell; the others asked for an own address, and are known in case they are needed.
+    pub used: bool,
     /// Packets that wait for it.
     pub waiting: usize,
     /// When it entered its state.

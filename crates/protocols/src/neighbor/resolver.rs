@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sluice_wire::MacAddr;
 
 use super::presence::Presence;
-use super::table::{Phase, Table};
+use super::table::{Phase, Table, User};
 use super::{
     Action, DiscardReason, Interface, Link, NeighborKey, NeighborView, ResolverConfig, ResolverStatistics,
 };
@@ -53,6 +53,8 @@ pub struct Resolver<P> {
     pub(super) ports_up: BTreeSet<u16>,
     /// Links on which own addresses are announced again: how many times, and when next.
     pub(super) announcing: BTreeMap<Link, (u32, Timestamp)>,
+    /// When frames that may be answers were last shed.
+    pub(super) shed: Option<Timestamp>,
     pub(super) random: u64,
 }
 
@@ -69,6 +71,7 @@ impl<P> Resolver<P> {
             actions: VecDeque::new(),
             ports_up: BTreeSet::new(),
             announcing: BTreeMap::new(),
+            shed: None,
         }
     }
 
@@ -92,7 +95,7 @@ impl<P> Resolver<P> {
         self.own_macs = self.links.values().flat_map(Presence::owned).map(|owned| owned.mac).collect();
         self.announcing.retain(|link, _| self.links.contains_key(link));
         let keep = keep.into_iter().collect();
-        self.drop_impossible(&keep);
+        self.drop_impossible(&keep, now);
         self.keep(keep, now);
         for link in news {
             self.announce(link, now);
@@ -116,6 +119,7 @@ impl<P> Resolver<P> {
             Some(Phase::Failed) => self.discard(packet, DiscardReason::Unreachable),
             Some(Phase::Incomplete { .. }) => self.wait(key, packet),
             Some(phase) => {
+                self.use_neighbor(key, now);
                 if let Phase::Stale { mac } = phase {
                     self.probe(key, mac, 0, now);
                 }
@@ -126,7 +130,7 @@ impl<P> Resolver<P> {
             }
             None if !self.make_room(false) => self.discard(packet, DiscardReason::TableFull),
             None => {
-                self.table.insert(key, false, Phase::Failed, None, now);
+                self.table.insert(key, User::Packet, Phase::Failed, None, now);
                 self.ask(key, 0, now);
                 self.wait(key, packet);
             }
@@ -145,6 +149,15 @@ impl<P> Resolver<P> {
         } else if self.ports_up.remove(&port) {
             self.port_down(port, now);
         }
+    }
+
+    /// Frames that may have been answers to questions of this resolver were received and dropped before
+    /// [`Resolver::receive`] saw them, until `now`.
+    ///
+    /// A kept neighbour that is usable is not lost for probes without answer in that time: it is probed again until three
+    /// probes in a row ([`ResolverConfig::attempts`]) stay without answer while nothing is shed.
+    pub fn frames_shed(&mut self, now: Timestamp) {
+        self.shed = Some(now);
     }
 
     /// Forgets a neighbour that no traffic uses, or that an operator clears. A kept one is resolved again.

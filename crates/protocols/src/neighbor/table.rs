@@ -43,22 +43,27 @@ impl Phase {
             Self::Failed => NeighborState::Failed,
         }
     }
-
-    fn rank(self) -> Rank {
-        match self {
-            Self::Incomplete { .. } | Self::Failed => Rank::Unresolved,
-            Self::Stale { .. } => Rank::Stale,
-            Self::Reachable { .. } | Self::Probe { .. } => Rank::Confirmed,
-        }
-    }
 }
 
 /// The order in which neighbours give up their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Unresolved,
+    /// Nothing was ever sent to it.
+    Unused,
     Stale,
     Confirmed,
+}
+
+/// Who on this node uses a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum User {
+    /// The configuration: it is kept.
+    Configuration,
+    /// A packet.
+    Packet,
+    /// Nobody: it only asked for an own address.
+    Nobody,
 }
 
 /// A neighbour.
@@ -70,6 +75,8 @@ pub(super) struct Entry<P> {
     ranked: Timestamp,
     deadline: Option<Timestamp>,
     kept: bool,
+    /// It is or was kept, or a packet asked for it. The others only asked us.
+    used: bool,
     waiting: VecDeque<P>,
     /// Tries in a row that failed.
     pub(super) failures: u32,
@@ -98,13 +105,29 @@ impl<P> Entry<P> {
             mac: self.phase.mac(),
             state: self.phase.state(),
             kept: self.kept,
+            used: self.used,
             waiting: self.waiting.len(),
             since: self.since,
         }
     }
 
-    fn place(&self, key: NeighborKey) -> (Rank, Timestamp, NeighborKey) {
-        (self.phase.rank(), self.ranked, key)
+    /// Somebody on this node uses the neighbour, so that changes of it are reported.
+    pub(super) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    fn rank(&self) -> Rank {
+        match self.phase {
+            Phase::Incomplete { .. } | Phase::Failed => Rank::Unresolved,
+            _ if !self.used => Rank::Unused,
+            Phase::Stale { .. } => Rank::Stale,
+            Phase::Reachable { .. } | Phase::Probe { .. } => Rank::Confirmed,
+        }
+    }
+
+    /// Its position among those that give up their places; none while it does not.
+    fn place(&self, key: NeighborKey) -> Option<(Rank, Timestamp, NeighborKey)> {
+        (!self.kept && self.waiting.is_empty()).then_some((self.rank(), self.ranked, key))
     }
 }
 
@@ -114,8 +137,10 @@ pub(super) struct Table<P> {
     entries: BTreeMap<NeighborKey, Entry<P>>,
     /// The entries that have a deadline.
     deadlines: BTreeSet<(Timestamp, NeighborKey)>,
-    /// The entries that are not kept, in the order in which they give up their places.
+    /// The entries that are not kept and that no packet waits for, in the order in which they give up their places.
     replaceable: BTreeSet<(Rank, Timestamp, NeighborKey)>,
+    /// Entries that nobody on this node uses.
+    unused: usize,
     /// Packets that wait, in all.
     waiting: usize,
 }
@@ -126,12 +151,18 @@ impl<P> Table<P> {
             entries: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             replaceable: BTreeSet::new(),
+            unused: 0,
             waiting: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Neighbours that nobody on this node uses.
+    pub(super) fn unused(&self) -> usize {
+        self.unused
     }
 
     /// Packets that wait, in all.
@@ -179,7 +210,7 @@ impl<P> Table<P> {
     pub(super) fn insert(
         &mut self,
         key: NeighborKey,
-        kept: bool,
+        user: User,
         phase: Phase,
         deadline: Option<Timestamp>,
         now: Timestamp,
@@ -189,15 +220,15 @@ impl<P> Table<P> {
             since: now,
             ranked: now,
             deadline,
-            kept,
+            kept: user == User::Configuration,
+            used: user != User::Nobody,
             waiting: VecDeque::new(),
             failures: 0,
             changed: None,
         };
         self.deadlines.extend(deadline.map(|deadline| (deadline, key)));
-        if !kept {
-            self.replaceable.insert(entry.place(key));
-        }
+        self.replaceable.extend(entry.place(key));
+        self.unused += usize::from(!entry.used);
         self.entries.insert(key, entry);
     }
 
@@ -207,7 +238,10 @@ impl<P> Table<P> {
         if let Some(deadline) = entry.deadline {
             self.deadlines.remove(&(deadline, *key));
         }
-        self.replaceable.remove(&entry.place(*key));
+        if let Some(place) = entry.place(*key) {
+            self.replaceable.remove(&place);
+        }
+        self.unused -= usize::from(!entry.used);
         self.waiting -= entry.waiting.len();
         entry.waiting
     }
@@ -220,47 +254,55 @@ impl<P> Table<P> {
         deadline: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        if let Some(old) = entry.deadline {
+        if let Some(old) = self.entries.get(key).and_then(Entry::deadline) {
             self.deadlines.remove(&(old, *key));
         }
-        self.deadlines.extend(deadline.map(|deadline| (deadline, *key)));
-        self.replaceable.remove(&entry.place(*key));
-        if phase.rank() != entry.phase.rank() {
-            entry.ranked = now;
-        }
-        // Another request does not make an unanswered neighbour younger.
-        if phase.state() != entry.phase.state() {
-            entry.since = now;
-        }
-        entry.phase = phase;
-        entry.deadline = deadline;
-        if !entry.kept {
-            self.replaceable.insert(entry.place(*key));
+        self.change(key, |entry| {
+            let rank = entry.rank();
+            // Another request does not make an unanswered neighbour younger.
+            if phase.state() != entry.phase.state() {
+                entry.since = now;
+            }
+            entry.phase = phase;
+            entry.deadline = deadline;
+            if rank != entry.rank() {
+                entry.ranked = now;
+            }
+        });
+        if self.entries.contains_key(key) {
+            self.deadlines.extend(deadline.map(|deadline| (deadline, *key)));
         }
     }
 
     /// Keeps the neighbour, or no longer.
     pub(super) fn set_kept(&mut self, key: &NeighborKey, kept: bool) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.kept = kept;
-        if kept {
-            self.replaceable.remove(&entry.place(*key));
-        } else {
-            self.replaceable.insert(entry.place(*key));
-        }
+        self.change(key, |entry| entry.kept = kept);
+    }
+
+    /// The neighbour is used from now on. Returns its MAC address if it is usable and was not used before.
+    pub(super) fn set_used(&mut self, key: &NeighborKey, now: Timestamp) -> Option<MacAddr> {
+        let entry = self.entries.get(key).filter(|entry| !entry.used)?;
+        let mac = entry.phase.mac();
+        self.unused -= 1;
+        self.change(key, |entry| {
+            entry.used = true;
+            entry.ranked = now;
+        });
+        mac
     }
 
     /// Lets a packet wait for the neighbour, of at most `limit`. Returns the packet for which there is no room: the
     /// one that has waited for the longest time.
     pub(super) fn wait(&mut self, key: &NeighborKey, packet: P, limit: usize) -> Option<P> {
-        let Some(entry) = self.entries.get_mut(key) else { return Some(packet) };
-        entry.waiting.push_back(packet);
-        if entry.waiting.len() > limit {
-            return entry.waiting.pop_front();
-        }
-        self.waiting += 1;
-        None
+        let Some(entry) = self.entries.get(key) else { return Some(packet) };
+        let full = entry.waiting.len() >= limit;
+        let mut replaced = None;
+        self.change(key, |entry| {
+            entry.waiting.push_back(packet);
+            replaced = if full { entry.waiting.pop_front() } else { None };
+        });
+        self.waiting += usize::from(!full);
+        replaced
     }
 
     /// How many packets wait for the neighbour.
@@ -270,9 +312,23 @@ impl<P> Table<P> {
 
     /// Takes the packets that wait for the neighbour.
     pub(super) fn take_waiting(&mut self, key: &NeighborKey) -> VecDeque<P> {
-        let waiting =
-            self.entries.get_mut(key).map(|entry| std::mem::take(&mut entry.waiting)).unwrap_or_default();
+        let mut waiting = VecDeque::new();
+        self.change(key, |entry| waiting = std::mem::take(&mut entry.waiting));
         self.waiting -= waiting.len();
         waiting
+    }
+
+    /// Changes an entry and keeps its place in order.
+    fn change(&mut self, key: &NeighborKey, change: impl FnOnce(&mut Entry<P>)) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let before = entry.place(*key);
+        change(entry);
+        let after = entry.place(*key);
+        if before != after {
+            if let Some(place) = before {
+                self.replaceable.remove(&place);
+            }
+            self.replaceable.extend(after);
+        }
     }
 }

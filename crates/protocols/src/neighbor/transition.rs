@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_wire::MacAddr;
 
 use super::presence::Owned;
-use super::table::Phase;
+use super::table::{Phase, User};
 use super::{Action, DiscardReason, Link, NeighborKey, Resolver, message};
 use crate::Timestamp;
 
@@ -64,7 +64,7 @@ impl<P> Resolver<P> {
 
     /// Drops the neighbours that the configuration does not allow any more, and takes over which of the others are
     /// kept.
-    pub(super) fn drop_impossible(&mut self, keep: &BTreeSet<NeighborKey>) {
+    pub(super) fn drop_impossible(&mut self, keep: &BTreeSet<NeighborKey>, now: Timestamp) {
         let known: Vec<_> = self.table.iter().map(|(key, entry)| (*key, entry.is_kept())).collect();
         for (key, was_kept) in known {
             let kept = keep.contains(&key);
@@ -72,6 +72,7 @@ impl<P> Resolver<P> {
                 self.remove(key, DiscardReason::Unreachable);
             } else if kept != was_kept {
                 self.table.set_kept(&key, kept);
+                self.use_neighbor(key, now);
             }
         }
     }
@@ -81,9 +82,9 @@ impl<P> Resolver<P> {
         let mut added = Vec::new();
         for key in keys {
             if self.table.get(&key).is_none() && self.is_possible(&key, true) {
-                // Where every place is that of a kept neighbour, this one comes on top.
+                // Where nobody gives way, this one comes on top.
                 self.make_room(true);
-                self.table.insert(key, true, Phase::Failed, None, now);
+                self.table.insert(key, User::Configuration, Phase::Failed, None, now);
                 added.push(key);
             }
         }
@@ -131,6 +132,8 @@ impl<P> Resolver<P> {
             Phase::Probe { mac, requests } if requests < self.config.attempts => {
                 self.probe(key, mac, requests, now);
             }
+            // Its answers may have been among the frames that were shed.
+            Phase::Probe { mac, .. } if kept && self.sheds(now) => self.probe(key, mac, 0, now),
             Phase::Probe { .. } if kept => {
                 // Its MAC address may be another one now (RFC 4861 §7.3.3).
                 self.lose(key);
@@ -179,25 +182,41 @@ impl<P> Resolver<P> {
         self.table.set_phase(&key, Phase::Stale { mac }, self.config.probe.then_some(due), now);
     }
 
-    /// The neighbour became usable, or has another MAC address: says so, and lets go what waits for it.
+    /// Frames that may be answers were shed during the last tries of a neighbour that is to be lost at `now`.
+    fn sheds(&self, now: Timestamp) -> bool {
+        let tries = self.config.retransmit.saturating_mul(self.config.attempts);
+        self.shed.is_some_and(|shed| now.since(shed) <= tries)
+    }
+
+    /// Somebody on this node uses the neighbour from now on: says so if it is usable.
+    pub(super) fn use_neighbor(&mut self, key: NeighborKey, now: Timestamp) {
+        if let Some(mac) = self.table.set_used(&key, now) {
+            self.actions.push_back(Action::Resolved { key, mac });
+        }
+    }
+
+    /// The neighbour became usable, or has another MAC address: says so if anybody uses it, and lets go what waits for
+    /// it.
     pub(super) fn report_resolved(&mut self, key: NeighborKey, mac: MacAddr) {
+        if self.table.get(&key).is_none_or(|entry| !entry.is_used()) {
+            return;
+        }
         self.actions.push_back(Action::Resolved { key, mac });
         let packets = self.table.take_waiting(&key);
         self.actions.extend(packets.into_iter().map(|packet| Action::Release { key, packet }));
     }
 
-    /// A neighbour at `mac` that asked us gets a place if one is free.
+    /// A neighbour at `mac` that asked us gets a place if one of those for unused neighbours is free.
     pub(super) fn learn(&mut self, key: NeighborKey, mac: MacAddr, now: Timestamp) {
-        if self.table.len() < self.config.neighbors {
+        if self.table.unused() < self.config.unused && self.table.len() < self.config.neighbors {
             let due = self.config.probe.then(|| now.after(self.config.probe_delay));
-            self.table.insert(key, false, Phase::Stale { mac }, due, now);
-            self.report_resolved(key, mac);
+            self.table.insert(key, User::Nobody, Phase::Stale { mac }, due, now);
         }
     }
 
-    /// Says that the neighbour is lost, if it was usable. The caller changes its state.
+    /// Says that the neighbour is lost, if it was usable and used. The caller changes its state.
     pub(super) fn lose(&mut self, key: NeighborKey) {
-        if self.table.get(&key).is_some_and(|entry| entry.phase().mac().is_some()) {
+        if self.table.get(&key).is_some_and(|entry| entry.is_used() && entry.phase().mac().is_some()) {
             self.actions.push_back(Action::Lost { key });
         }
     }

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use sluice_datapath::buffer::{BATCH, HeapBuffer, PacketBuffer, Transmit};
 use sluice_datapath::counters::{EngineCounters, LogicalCounters};
 use sluice_datapath::drops::DropReason;
-use sluice_datapath::engine::{Engine, EngineConfig};
+use sluice_datapath::engine::{Engine, EngineConfig, Installation};
 use sluice_datapath::neighbor::{NeighborKey, NeighborTable};
 use sluice_datapath::punt::Punt;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
@@ -151,7 +151,9 @@ impl Node {
         self.generation += 1;
         let snapshot = compile(plan, self.generation);
         self.logical = Arc::new(LogicalCounters::new(&snapshot));
-        self.engine.install(snapshot, Arc::clone(&self.logical));
+        let mut installation = Installation::new(snapshot, Arc::clone(&self.logical));
+        self.engine.install(&mut installation);
+        installation.settle();
     }
 
     /// Sends frames in at a port, in batches, and tells what became of each.

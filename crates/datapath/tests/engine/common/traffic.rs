@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_intent::plan::{Encapsulation, Location, Plan, PortIndex, TepIndex, Tier};
 use sluice_wire::MacAddr;
+use sluice_wire::checksum::PseudoHeader;
 
 use super::bytes::{self, IpHeader};
 use super::dice::Dice;
@@ -26,7 +27,27 @@ struct Sender {
     router: MacAddr,
 }
 
+/// Flags and offsets of IPv4: whole packets, fragments, and such as reach to the end of the longest datagram or beyond it.
+const FRAGMENTS: [u16; 14] =
+    [0, 0x4000, 0, 0x4000, 0, 0x2000, 0x0010, 0x2010, 0xc000, 0x8000, 0x1fff, 0x3fff, 0x1f60, 0x3f48];
+/// Lists of IPv4 options: for all fragments and for the first alone, source routes, and wrong ones.
+const OPTIONS: [&[u8]; 10] = [
+    &[1, 1, 1, 0],
+    &[148, 4, 0, 0],
+    &[131, 3, 4, 0],
+    &[7, 1, 0, 0],
+    &[7, 7, 4, 1],
+    &[0, 9, 9, 9],
+    &[7, 7, 4, 0, 0, 0, 0, 148, 4, 0, 0, 0],
+    &[1, 136, 4, 0, 9, 1, 7, 3, 4, 130, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0],
+    &[
+        68, 36, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 148, 4, 0, 0,
+    ],
+    &[0, 148, 4, 0],
+];
 const BROADCAST: MacAddr = MacAddr([0xff; 6]);
+const MULTICAST: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 5]);
 const STRANGER: MacAddr = MacAddr([0x02, 0xee, 0, 0, 0, 1]);
 
 impl<'a> Traffic<'a> {
@@ -83,7 +104,9 @@ impl<'a> Traffic<'a> {
         all.extend(nobodys.iter().map(|text| text.parse::<IpAddr>().expect("an address")));
         let (v4, v6) = all.into_iter().partition(IpAddr::is_ipv4);
         let mut macs: Vec<MacAddr> = plan.workloads.iter().map(|workload| workload.mac).collect();
-        macs.extend([BROADCAST, MacAddr([1, 0, 0x5e, 0, 0, 5]), STRANGER, MacAddr([0; 6]), plan.router_mac]);
+        macs.extend([BROADCAST, MULTICAST, STRANGER, MacAddr([0; 6]), plan.router_mac]);
+        // Spanning tree, LLDP, and the first address behind the reserved ones.
+        macs.extend([0x00, 0x0e, 0x10].map(|last| MacAddr([0x01, 0x80, 0xc2, 0, 0, last])));
         Self { plan, v4, v6, macs }
     }
 
@@ -174,6 +197,10 @@ impl<'a> Traffic<'a> {
         if dice.once_in(50) && inner.len() >= 14 {
             inner = bytes::tagged(&inner, bytes::VLAN, 5);
         }
+        if dice.once_in(12) {
+            // Behind the frame, but in the datagram.
+            inner.extend([0xa5; 9]);
+        }
         self.encapsulated(&inner, vni, encapsulation, pinned, dice)
     }
 
@@ -210,6 +237,7 @@ impl<'a> Traffic<'a> {
             )
         };
         let datagram = bytes::udp(0xc000 | dice.number(), if geneve { 6081 } else { 4789 }, &payload);
+        let datagram = with_other_length_or_checksum(datagram, remote, local, dice);
         let class = if dice.once_in(3) { dice.number() as u8 } else { 0 };
         let header = IpHeader { class, ..IpHeader::new(17) };
         let mut packet = ip_with_extras(header, remote, local, datagram, dice);
@@ -246,6 +274,15 @@ impl<'a> Traffic<'a> {
 
     /// An untagged frame that somebody sends.
     fn by(&self, sender: &Sender, dice: &mut Dice<'_>) -> Vec<u8> {
+        let mut frame = self.rightly_by(sender, dice);
+        if dice.once_in(40) && frame.len() >= 14 {
+            let group = [MULTICAST, BROADCAST][dice.below(2)];
+            frame[6..12].copy_from_slice(&group.octets());
+        }
+        frame
+    }
+
+    fn rightly_by(&self, sender: &Sender, dice: &mut Dice<'_>) -> Vec<u8> {
         match dice.below(16) {
             13 => return self.arp(sender, dice),
             14 => return self.neighbor_discovery(sender, dice),
@@ -277,7 +314,7 @@ impl<'a> Traffic<'a> {
             ttl: [64, 1, 2, 3, 255, 0][dice.below(6)],
             class: if dice.once_in(3) { dice.number() as u8 } else { 0 },
             identification: dice.number(),
-            fragment: [0, 0x4000, 0, 0x4000, 0x2000, 0x0010, 0x2010, 0xc000][dice.below(8)],
+            fragment: FRAGMENTS[dice.below(FRAGMENTS.len())],
             ..IpHeader::new(17)
         };
         let length = self.payload_length(v6, dice);
@@ -423,23 +460,20 @@ fn ip_with_extras(
     dice: &mut Dice<'_>,
 ) -> Vec<u8> {
     let mut payload = payload;
-    if dice.once_in(12) {
+    // Long packets more often: they are fragmented, or their senders told.
+    if dice.once_in(if payload.len() > 500 { 2 } else { 8 }) {
         if source.is_ipv4() {
-            let options: [&[u8]; 6] = [
-                &[1, 1, 1, 0],
-                &[148, 4, 0, 0],
-                &[131, 3, 4, 0],
-                &[7, 1, 0, 0],
-                &[7, 7, 4, 1],
-                &[0, 9, 9, 9],
-            ];
-            header.options = options[dice.below(6)].to_vec();
+            header.options = OPTIONS[dice.below(OPTIONS.len())].to_vec();
         } else {
-            for _ in 0..[1, 2, 9][dice.below(6) % 3] {
+            for _ in 0..[1, 2, 3, 9][dice.below(4)] {
                 let protocol = [60, 0, 44, 44, 43, 51][dice.below(6)];
                 let mut extension = vec![header.protocol, 0, 0, 0, 0, 0, 0, 0];
                 match protocol {
-                    44 => extension[3] = [0, 1, 8][dice.below(3)],
+                    // Whole, the first, one of the others, the last of the longest packet, one beyond it.
+                    44 => {
+                        let field = [0, 1, 8, 0xfa80, 0xfff8][dice.below(5)];
+                        extension[2..4].copy_from_slice(&u16::to_be_bytes(field));
+                    }
                     51 => extension[1] = 1,
                     _ => {}
                 }
@@ -451,6 +485,34 @@ fn ip_with_extras(
         }
     }
     bytes::ip(&header, source, destination, &payload)
+}
+
+/// Sometimes with a checksum, right or wrong, or with a length that is not its own.
+fn with_other_length_or_checksum(
+    mut datagram: Vec<u8>,
+    source: IpAddr,
+    destination: IpAddr,
+    dice: &mut Dice<'_>,
+) -> Vec<u8> {
+    let own = datagram.len() as u16;
+    match dice.below(16) {
+        13 => {
+            let lengths = [0, 7, 8, 9, 15, 16, 17, 60, own - 1, own - 9, own.wrapping_add(1), u16::MAX];
+            let length = lengths[dice.below(lengths.len())];
+            datagram[4..6].copy_from_slice(&length.to_be_bytes());
+        }
+        kind @ (14 | 15) => {
+            let pseudo_header = match (source, destination) {
+                (IpAddr::V4(source), IpAddr::V4(destination)) => PseudoHeader::ipv4(source, destination),
+                (IpAddr::V6(source), IpAddr::V6(destination)) => PseudoHeader::ipv6(source, destination),
+                _ => return datagram,
+            };
+            let sum = pseudo_header.udp(&datagram) ^ if kind == 14 { 0 } else { 1 << dice.below(16) };
+            datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        _ => {}
+    }
+    datagram
 }
 
 /// Rarely cut short, or with a few bytes changed.

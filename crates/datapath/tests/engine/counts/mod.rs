@@ -82,6 +82,27 @@ fn packets_are_sent_dropped_or_punted_and_counted_once() {
     assert_eq!((node.counters.cache_flows.get(), node.counters.rewrites.get()), (100, 2));
 }
 
+/// Also where the flow was known and its neighbour has moved.
+#[test]
+fn a_burst_of_one_flow_is_decided_once() {
+    let mut node = node();
+    let burst: Vec<Vec<u8>> = (0..BATCH).map(|_| inbound("10.1.0.12", 1, 0)).collect();
+    let counts = |node: &Node| {
+        let counters = &node.counters;
+        (counters.cache_misses.get(), counters.cache_insertions.get(), counters.cache_hits.get())
+    };
+    assert!(node.receive(UPLINK, &burst).iter().all(|done| done.sent.len() == 1));
+    assert_eq!(counts(&node), (1, 1, 63));
+    let tep = plans::neighbors(&plans::edge()).into_iter().find(|key| key.address == address("172.16.0.2"));
+    node.set_neighbor(tep.expect("the plan has that TEP"), Some(STRANGER));
+    let done = node.receive(UPLINK, &burst);
+    assert!(done.iter().all(|done| done.sent[0].1[..6] == STRANGER.octets()));
+    assert_eq!(counts(&node), (2, 2, 126));
+    node.engine.enable_flow_cache(false);
+    node.receive(UPLINK, &burst);
+    assert_eq!(counts(&node), (66, 2, 126), "without the cache each is decided");
+}
+
 #[test]
 fn tunnels_count_what_went_through_them() {
     let mut node = node();
@@ -141,6 +162,7 @@ fn silent_flows_and_their_rewrites_are_forgotten() {
     let misses = node.counters.cache_misses.get();
     node.receive(UPLINK, &frames[10..]);
     assert_eq!(node.counters.cache_misses.get() - misses, 20, "the others are decided again");
+    sweep(&mut node);
     node.now = Timestamp::from_secs(300 + 2 * u64::from(IDLE_TIMEOUT));
     sweep(&mut node);
     sweep(&mut node);
@@ -157,8 +179,8 @@ fn icmp_errors_are_limited() {
     assert_eq!(answered(&mut node), 0);
     node.now = Timestamp::from_millis(100_100);
     assert_eq!(answered(&mut node), 100, "a tenth of a second later");
-    let drops = node.drops();
-    assert!(drops.contains(&(DropReason::UnknownWorkload, 7500)), "every packet has its reason: {drops:?}");
+    assert_eq!(node.drops(), [(DropReason::UnknownWorkload, 7500)], "every packet has its reason, and one");
+    assert_eq!(node.counters.errors_suppressed.get(), 7500 - 1100);
 }
 
 /// A packet in memory that is used again for the next one.

@@ -24,7 +24,7 @@ enum Step {
 }
 
 /// Numbers that a frame is drawn from.
-const NUMBERS: usize = 48;
+const NUMBERS: usize = 60;
 
 fn step() -> impl Strategy<Value = Step> {
     let numbers = prop::collection::vec(any::<u16>(), NUMBERS);
@@ -61,9 +61,10 @@ fn run(plans: [&Plan; 2], steps: &[Step]) -> TestCaseResult {
             Step::Install => continue,
         };
         let (port, frame) = Traffic::new(plans[current]).frame(&mut Dice::new(&numbers));
-        // Once to be decided, and in one batch several times to be replayed.
-        trio.receive(port, std::slice::from_ref(&frame)).map_err(TestCaseError::fail)?;
-        trio.receive(port, &[frame.clone(), frame]).map_err(TestCaseError::fail)?;
+        // A burst to be decided, and another one to be replayed.
+        for _ in 0..2 {
+            trio.receive(port, &[frame.clone(), frame.clone()]).map_err(TestCaseError::fail)?;
+        }
         drawn.push(numbers);
     }
     Ok(())

@@ -175,6 +175,15 @@ impl Run<'_> {
 
     /// A frame on a segment.
     fn enter_segment(&mut self, arrived: &Arrived, segment: usize) {
+        // IEEE 802.3 section 3.2.3: the first bit of a source address is 0.
+        if arrived.frame.source.octets()[0] & 1 != 0 {
+            return self.drop(DropReason::GroupSource);
+        }
+        // IEEE 802.1Q section 8.6.3 and its table of reserved addresses: not relayed.
+        let destination = arrived.frame.destination.octets();
+        if destination[..5] == [0x01, 0x80, 0xc2, 0, 0] && destination[5] < 16 {
+            return self.drop(DropReason::ReservedAddress);
+        }
         if is_neighbor_protocol(&arrived.frame) {
             return self.segment_neighbor(arrived, segment);
         }

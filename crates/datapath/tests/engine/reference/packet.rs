@@ -119,6 +119,10 @@ impl Ip {
         }
         check_checksum(&bytes[..header_length], routed)?;
         let fragment = word(bytes, 6) & 0x3fff != 0;
+        // RFC 791 section 3.1: the total length of the datagram that the fragment is put into has 16 bits.
+        if (word(bytes, 6) & 0x1fff) * 8 + length > 65_535 {
+            return Err(DropReason::Malformed);
+        }
         let protocol = bytes[9];
         let mut ports = (0, 0);
         if !fragment && (protocol == UDP || protocol == TCP) {
@@ -158,7 +162,7 @@ impl Ip {
         }
         let packet = &bytes[..length];
         let (mut protocol, mut upper, mut count, mut fragment) = (bytes[6], 40, 0, false);
-        while matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140) && !fragment {
+        while is_extension_header(protocol) && !fragment {
             count += 1;
             if count > 8 {
                 return Err(DropReason::TooManyExtensionHeaders);
@@ -171,6 +175,11 @@ impl Ip {
             };
             if header.len() < size {
                 return Err(DropReason::Truncated);
+            }
+            // RFC 8200 section 4.5: the payload length of the packet that the fragment is put into is that of this one without its fragment
+            // header, the data of those before it counted in.
+            if protocol == 44 && word(bytes, 4) - 8 + (word(header, 2) >> 3) * 8 > 65_535 {
+                return Err(DropReason::Malformed);
             }
             // An offset or more fragments: a packet that is its own only fragment is whole (RFC 6946).
             fragment = protocol == 44 && word(header, 2) & 0xfff9 != 0;
@@ -206,6 +215,45 @@ impl Ip {
             ports,
             icmpv6,
         })
+    }
+}
+
+fn is_extension_header(protocol: u8) -> bool {
+    matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
+}
+
+/// Whether an IPv6 packet is an ICMPv6 error or redirect (RFC 4443 section 2.4 e); none where it does not tell: its headers end too early, or it
+/// is a fragment that is not the first and whose data may be of ICMPv6.
+pub(super) fn is_icmpv6_error(packet: &[u8]) -> Option<bool> {
+    let mut chain = vec![packet[6]];
+    let mut at = 40;
+    loop {
+        match chain.last()? {
+            44 => {
+                let header = packet.get(at..at + 8)?;
+                chain.push(header[0]);
+                if word(header, 2) >> 3 != 0 {
+                    let unclear = is_extension_header(header[0]) || header[0] == ICMPV6;
+                    return if unclear { None } else { Some(false) };
+                }
+                at += 8;
+            }
+            51 => {
+                let length = 4 * (2 + usize::from(*packet.get(at + 1)?));
+                chain.push(packet.get(at..at + length)?[0]);
+                at += length;
+            }
+            &ICMPV6 => {
+                let kind = *packet.get(at)?;
+                return Some(kind < 128 || kind == 137);
+            }
+            &other if is_extension_header(other) => {
+                let length = 8 * (1 + usize::from(*packet.get(at + 1)?));
+                chain.push(packet.get(at..at + length)?[0]);
+                at += length;
+            }
+            _ => return Some(false),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use sluice_wire::MacAddr;
 use sluice_wire::checksum::{PseudoHeader, checksum, verify};
 
 use super::forward::is_deliverable;
-use super::packet::{Frame, ICMP, ICMPV6, Ip, TCP, UDP};
+use super::packet::{Frame, ICMP, ICMPV6, Ip, TCP, UDP, is_icmpv6_error};
 use super::route::{addresses_of, is_link_local, link_local_of};
 use super::{Arrived, Ingress, Run};
 use crate::common::bytes::{self, ARP, IPV6};
@@ -126,17 +126,15 @@ impl Run<'_> {
         };
         let detection = source.is_unspecified();
         let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-        let (to, to_mac) = match detection {
-            true => (all_nodes, MacAddr([0x33, 0x33, 0, 0, 0, 1])),
-            false => (source, arrived.frame.source),
-        };
+        let to = if detection { all_nodes } else { source };
         let flags = 0x20 | if router { 0x80 } else { 0 } | if detection { 0 } else { 0x40 };
         let option = [&[2, 1][..], &mac.octets()].concat();
         let body = bytes::neighbor_body(target, &option);
         let message = bytes::icmp(target.into(), to.into(), 136, 0, [flags, 0, 0, 0], &body);
         let header = bytes::IpHeader { ttl: 255, ..bytes::IpHeader::new(58) };
         let packet = bytes::ip(&header, target.into(), to.into(), &message);
-        Ok(Some(bytes::ethernet(to_mac, mac, IPV6, &packet)))
+        // To all nodes as well the frame goes to the one that asked (RFC 6085).
+        Ok(Some(bytes::ethernet(arrived.frame.source, mac, IPV6, &packet)))
     }
 
     fn owner(&self, from: Ingress, segment: usize, target: IpAddr, asker: IpAddr) -> Owner {
@@ -255,7 +253,7 @@ impl Run<'_> {
         self.drop(reason);
         let source = arrival.iter().find(|address| address.is_ipv6() == ip.is_v6());
         if let Some(source) = source
-            && may_be_told(arrived, ip)
+            && may_be_told(arrived, ip, error)
         {
             let message = error_message(error, *source, ip.source, arrived.frame.packet());
             self.originate(gateway, &message);
@@ -263,38 +261,54 @@ impl Run<'_> {
     }
 
     pub(super) fn may_fragment(&self, packet: &[u8]) -> bool {
-        // Options are not sorted into those of all fragments and those of the first, so such packets are refused.
-        packet[0] == 0x45 && packet[6] & 0x40 == 0
+        packet[0] >> 4 == 4 && packet[6] & 0x40 == 0
     }
 
-    /// The packet, or its fragments if it is longer than `mtu` (RFC 791 section 3.2).
+    /// The packet, or its fragments if it is longer than `mtu` (RFC 791 section 3.2, "An Example Fragmentation Procedure").
     pub(super) fn fragments(&self, packet: Vec<u8>, mtu: usize) -> Vec<Vec<u8>> {
         if packet.len() <= mtu {
             return vec![packet];
         }
-        let (header, data) = packet.split_at(20);
-        let field = u16::from_be_bytes([header[6], header[7]]);
-        let (offset, more) = (field & 0x1fff, field & 0x2000 != 0);
-        let size = (mtu - 20) / 8 * 8;
-        let mut fragments = Vec::new();
-        let mut start = 0;
-        while start < data.len() {
-            let end = (start + size).min(data.len());
-            let mut fragment = [header, &data[start..end]].concat();
-            let mut field = offset + (start / 8) as u16;
-            if more || end < data.len() {
-                field |= 0x2000;
-            }
-            fragment[2..4].copy_from_slice(&((20 + end - start) as u16).to_be_bytes());
-            fragment[6..8].copy_from_slice(&field.to_be_bytes());
-            fragment[10..12].fill(0);
-            let sum = checksum(&fragment[..20]);
-            fragment[10..12].copy_from_slice(&sum.to_be_bytes());
-            fragments.push(fragment);
-            start = end;
-        }
-        fragments
+        let header_length = usize::from(packet[0] & 0x0f) * 4;
+        let blocks = (mtu - header_length) / 8;
+        let (data, rest) = packet[header_length..].split_at(blocks * 8);
+        let field = u16::from_be_bytes([packet[6], packet[7]]);
+        let first = fragment(packet[..header_length].to_vec(), field | 0x2000, data);
+        // The more-fragments flag stays, the offset moves on.
+        let rest = fragment(header_of_the_others(&packet[..header_length]), field + blocks as u16, rest);
+        let mut all = vec![first];
+        all.extend(self.fragments(rest, mtu));
+        all
     }
+}
+
+/// A fragment with this field of flags and offset.
+fn fragment(mut header: Vec<u8>, field: u16, data: &[u8]) -> Vec<u8> {
+    let total = (header.len() + data.len()) as u16;
+    header[2..4].copy_from_slice(&total.to_be_bytes());
+    header[6..8].copy_from_slice(&field.to_be_bytes());
+    header[10..12].fill(0);
+    let sum = checksum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [header, data.to_vec()].concat()
+}
+
+/// "Selectively copy the internet header": without the options that have no copied flag (RFC 791 section 3.1).
+fn header_of_the_others(header: &[u8]) -> Vec<u8> {
+    let mut copied = header[..20].to_vec();
+    let mut at = 20;
+    while at < header.len() && header[at] != 0 {
+        let length = if header[at] == 1 { 1 } else { usize::from(header[at + 1]) };
+        if header[at] >= 128 {
+            copied.extend(&header[at..at + length]);
+        }
+        at += length;
+    }
+    while !copied.len().is_multiple_of(4) {
+        copied.push(0);
+    }
+    copied[0] = 0x40 + (copied.len() / 4) as u8;
+    copied
 }
 
 /// The target of a solicitation that RFC 4861 section 7.1.1 calls valid.
@@ -364,21 +378,26 @@ fn echo_reply(packet: &[u8], ip: &Ip) -> Vec<u8> {
     reply
 }
 
-fn may_be_told(arrived: &Arrived, ip: &Ip) -> bool {
+/// RFC 1812 section 4.3.2.7 for IPv4, RFC 4443 section 2.4 (e) for IPv6.
+fn may_be_told(arrived: &Arrived, ip: &Ip, error: IcmpError) -> bool {
     let unicast = |address: IpAddr| match address {
         IpAddr::V4(v4) => {
             !(v4.is_unspecified() || v4.is_loopback() || v4.is_multicast() || v4.is_broadcast())
         }
         IpAddr::V6(v6) => !(v6.is_unspecified() || v6.is_loopback() || v6.is_multicast()),
     };
-    if arrived.frame.destination.is_multicast() || !unicast(ip.source) || !unicast(ip.destination) {
+    // (e.3) to (e.5) leave out what is too big for the way to a group.
+    let of_group = ip.is_v6() && ip.destination.is_multicast() && matches!(error, IcmpError::TooBig(_));
+    if !unicast(ip.source) || !(unicast(ip.destination) || of_group) {
+        return false;
+    }
+    let to_group = arrived.frame.destination.is_multicast();
+    if to_group && !(ip.is_v6() && matches!(error, IcmpError::TooBig(_))) {
         return false;
     }
     let packet = arrived.frame.packet();
     if ip.is_v6() {
-        // Errors and redirects are not answered, nor what cannot be told from them.
-        let unclear = ip.fragment || ip.many_extensions;
-        return !unclear && !ip.icmpv6.is_some_and(|kind| kind < 128 || kind == 137);
+        return is_icmpv6_error(packet) == Some(false);
     }
     if u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0 {
         return false;

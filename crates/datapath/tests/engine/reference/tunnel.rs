@@ -6,6 +6,7 @@ use sluice_datapath::drops::DropReason;
 use sluice_datapath::neighbor::NeighborKey;
 use sluice_intent::plan::{Encapsulation, Location, PortIndex, TepIndex, Tier};
 use sluice_wire::MacAddr;
+use sluice_wire::checksum::verify;
 
 use super::packet::Ip;
 use super::{Flow, Ingress, Outer, Run};
@@ -136,7 +137,7 @@ impl Run<'_> {
         if !self.is_remote_tep(ip.source) {
             return Some(Err(DropReason::UnknownTep));
         }
-        let inner = self.accept(encapsulation, &packet[ip.upper + 8..]);
+        let inner = datagram(ip, &packet[ip.upper..]).and_then(|payload| self.accept(encapsulation, payload));
         Some(inner.map(|(ingress, frame)| (ingress, frame, ip.class)))
     }
 
@@ -173,6 +174,27 @@ impl Run<'_> {
         let segment = segment.map(|segment| Ingress::Tunnel { segment });
         segment.or_else(|| transit.map(|gateway| Ingress::Transit { gateway }))
     }
+}
+
+/// The payload of the UDP datagram in a tunnel packet (RFC 768): long enough for a tunnel header, as long as its header says, and with a
+/// checksum that holds, if it has one (RFC 8926 section 3.3; RFC 6935 has none over IPv6 either).
+fn datagram<'a>(ip: &Ip, upper: &'a [u8]) -> Result<&'a [u8], DropReason> {
+    let length = u16::from_be_bytes([upper[4], upper[5]]);
+    let datagram = upper.get(..usize::from(length)).filter(|datagram| datagram.len() >= 8 + 8);
+    let datagram = datagram.ok_or(DropReason::Malformed)?;
+    if datagram[6..8] != [0, 0] {
+        let pseudo_header = match (ip.source, ip.destination) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => [&from.octets()[..], &to.octets(), &[0, 17]].concat(),
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                [&from.octets()[..], &to.octets(), &[0, 0, 0, 0, 0, 17]].concat()
+            }
+            _ => unreachable!("a packet has addresses of one family"),
+        };
+        if !verify(&[&pseudo_header[..], &length.to_be_bytes(), datagram].concat()) {
+            return Err(DropReason::BadChecksum);
+        }
+    }
+    Ok(&datagram[8..])
 }
 
 /// Checks a Geneve header and returns the length of its options (RFC 8926 sections 3.4 and 3.5).

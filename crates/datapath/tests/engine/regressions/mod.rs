@@ -1,4 +1,9 @@
-//! One test for each mistake that the comparison with the reference has found, with what is right and where that is written.
+//! One test for each mistake that was found, with what is right and where that is written.
+
+mod errors;
+mod fragments;
+mod segments;
+mod tunnels;
 
 use std::net::IpAddr;
 

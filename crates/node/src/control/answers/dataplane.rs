@@ -18,6 +18,7 @@ pub(in crate::control) struct CpuSample {
     transmitted: u64,
     misses: u64,
     busy: u64,
+    heap_allocations: u64,
 }
 
 impl CpuSample {
@@ -28,6 +29,7 @@ impl CpuSample {
             transmitted: counters.transmitted.get(),
             misses: counters.engine.cache_misses.get(),
             busy: counters.busy_cycles.get(),
+            heap_allocations: counters.heap_allocations.get(),
         }
     }
 }
@@ -70,7 +72,8 @@ pub(super) fn cpu_stats(node: &mut Node) -> anyhow::Result<Vec<CpuStats>> {
         running.workers.iter().map(|worker| (worker.core, CpuSample::take(&worker.counters))).collect();
     let mut all = Vec::new();
     for (core, now) in samples {
-        let start = CpuSample { at: started, received: 0, transmitted: 0, misses: 0, busy: 0 };
+        let start =
+            CpuSample { at: started, received: 0, transmitted: 0, misses: 0, busy: 0, heap_allocations: 0 };
         let before = node.cpu_samples.insert(core, now).unwrap_or(start);
         let seconds = (now.at - before.at).as_secs_f64().max(1e-6);
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
@@ -86,6 +89,7 @@ pub(super) fn cpu_stats(node: &mut Node) -> anyhow::Result<Vec<CpuStats>> {
             rx_packets: now.received,
             tx_packets: now.transmitted,
             busy_cycles: now.busy,
+            heap_allocations: now.heap_allocations,
         });
     }
     Ok(all)
@@ -125,7 +129,7 @@ pub(super) fn drops(node: &Node) -> anyhow::Result<Vec<Drop>> {
     let running = running(node)?;
     let count = |reason: DropReason| {
         let workers = running.workers.iter().map(|worker| worker.counters.engine.drops(reason)).sum::<u64>();
-        let waited = if reason == DropReason::NeighborUnreachable { node.neighbors.unreachable } else { 0 };
+        let waited = if reason == DropReason::NeighborUnreachable { node.neighbors.discarded.unreachable } else { 0 };
         workers + waited
     };
     let counted =

@@ -1,18 +1,25 @@
-//! Segments and gateways.
+//! Segments and gateways, and the VRF of the tunnels.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::Context;
+use ipnet::IpNet;
 use sluice_control::{ForwardingEntry, LogicalRouter, LogicalSwitch, Route, RouterForwarding, RouterRoutes};
 use sluice_datapath::neighbor::NeighborKey;
 use sluice_datapath::snapshot::Router;
-use sluice_datapath::snapshot::router::{HopVia, Target};
-use sluice_intent::plan::{Gateway, Location, Plan, Tier, UplinkInterface};
-use sluice_wire::{MacAddr, Vni};
+use sluice_datapath::snapshot::router::{HopVia, Origin, Route as RouterRoute, Target};
+use sluice_intent::plan::{Gateway, Location, Plan, Tep, Tier, UplinkIndex, UplinkInterface};
+use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::ports::encapsulation;
 use super::{Node, uuid};
 
-/// VRF 0 is that of the tunnels; gateways follow.
+/// VRF 0 is that of the tunnels: the transport network. Gateways follow.
+const TUNNEL_VRF: u16 = 0;
 const FIRST_GATEWAY_VRF: u16 = 1;
+
+/// Name of the VRF of the tunnels.
+const TUNNEL: &str = "TUNNEL";
 
 pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
     let plan = &node.plan;
@@ -69,12 +76,15 @@ pub(super) fn routers(node: &Node) -> Vec<LogicalRouter> {
     let plan = &node.plan;
     let tunnel = LogicalRouter {
         uuid: uuid("gateway", "tunnel"),
-        vrf: 0,
-        lr_id: 0,
-        name: String::new(),
-        kind: "TUNNEL".to_owned(),
+        vrf: TUNNEL_VRF,
+        lr_id: TUNNEL_VRF,
+        name: TUNNEL.to_owned(),
+        kind: TUNNEL.to_owned(),
         ports: plan.teps.len() as u32,
-        neighbors: node.neighbors.table().iter().count() as u32,
+        neighbors: neighbors(
+            node,
+            plan.teps.iter().map(|tep| (tep.uplink, tep.vlan, std::slice::from_ref(&tep.address))),
+        ),
     };
     let gateways = plan.gateways.iter().enumerate().map(|(number, gateway)| {
         let vrf = number as u16 + FIRST_GATEWAY_VRF;
@@ -90,7 +100,10 @@ pub(super) fn routers(node: &Node) -> Vec<LogicalRouter> {
             name: gateway.name.clone(),
             kind: kind(gateway, &plan.name).to_owned(),
             ports: (connected.count() + interfaces.len() + links + own_link) as u32,
-            neighbors: neighbors(node, interfaces),
+            neighbors: neighbors(
+                node,
+                interfaces.iter().map(|own| (own.uplink, own.vlan, own.addresses.as_slice())),
+            ),
         }
     });
     std::iter::once(tunnel).chain(gateways).collect()
@@ -118,60 +131,71 @@ fn interfaces(gateway: &Gateway) -> &[UplinkInterface] {
     }
 }
 
-/// Resolved neighbours on the interfaces of a gateway.
-fn neighbors(node: &Node, interfaces: &[UplinkInterface]) -> u32 {
+/// Resolved neighbours on the subnets of interfaces: uplink, VLAN and own addresses of each.
+fn neighbors<'a>(
+    node: &Node,
+    interfaces: impl Iterator<Item = (UplinkIndex, Option<VlanId>, &'a [IpNet])> + Clone,
+) -> u32 {
     let on = |key: &NeighborKey| {
-        interfaces.iter().any(|interface| {
-            let link = (
-                node.plan.uplinks[interface.uplink.index()].port,
-                interface.vlan.map_or(0, |vlan| vlan.get()),
-            );
-            link == (key.port, key.vlan)
-                && interface.addresses.iter().any(|subnet| subnet.contains(&key.address))
+        interfaces.clone().any(|(uplink, vlan, subnets)| {
+            let link = (node.plan.uplinks[uplink.index()].port, vlan.map_or(0, |vlan| vlan.get()));
+            link == (key.port, key.vlan) && subnets.iter().any(|subnet| subnet.contains(&key.address))
         })
     };
     node.neighbors.table().iter().filter(|(key, _)| on(key)).count() as u32
 }
 
-/// The routers that a request means: by name, or by number of the VRF.
-fn chosen<'a>(node: &'a Node, name: Option<&str>) -> anyhow::Result<Vec<(u16, &'a Router)>> {
+/// What a request means by the name of a gateway, or by the number of its VRF.
+struct Chosen<'a> {
+    /// The VRF of the tunnels.
+    tunnel: bool,
+    routers: Vec<(u16, &'a Router)>,
+}
+
+/// Every gateway if none is named.
+fn chosen<'a>(node: &'a Node, name: Option<&str>) -> anyhow::Result<Chosen<'a>> {
     let all = node.snapshot.routers().iter().zip(FIRST_GATEWAY_VRF..).map(|(router, vrf)| (vrf, router));
-    let Some(name) = name else { return Ok(all.collect()) };
+    let Some(name) = name else { return Ok(Chosen { tunnel: false, routers: all.collect() }) };
     let number = name.parse::<u16>().ok();
-    let found: Vec<_> = all.filter(|(vrf, router)| router.name() == name || number == Some(*vrf)).collect();
-    if found.is_empty() {
+    let tunnel = name == TUNNEL || number == Some(TUNNEL_VRF);
+    let routers: Vec<_> = all.filter(|(vrf, router)| router.name() == name || number == Some(*vrf)).collect();
+    if !tunnel && routers.is_empty() {
         let names: Vec<&str> = node.snapshot.routers().iter().map(Router::name).collect();
-        anyhow::bail!("there is no gateway '{name}'; this node has {}", names.join(", "));
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        anyhow::bail!("there is no gateway '{name}'; this node has {names}");
     }
-    Ok(found)
+    Ok(Chosen { tunnel, routers })
 }
 
 pub(super) fn routes(node: &Node, router: Option<&str>) -> anyhow::Result<Vec<RouterRoutes>> {
-    let of = |(vrf, router): (u16, &Router)| RouterRoutes {
-        router: router.name().to_owned(),
-        vrf,
-        routes: router
-            .routes()
-            .iter()
-            .map(|route| {
-                let ways = ways(node, router, &route.target);
-                let mut interfaces: Vec<String> = ways.iter().map(|way| way.interface.clone()).collect();
-                interfaces.dedup();
-                Route {
-                    origin: route.origin.code().to_owned(),
-                    network: route.prefix.to_string(),
-                    gateways: ways.into_iter().map(|way| way.gateway).collect(),
-                    interface: interfaces.join(", "),
-                }
-            })
-            .collect(),
+    let of = |(vrf, router): (u16, &Router)| {
+        let tier0 = matches!(node.plan.gateways[router.gateway().index()].tier, Tier::Tier0 { .. });
+        let route = |route: &RouterRoute| {
+            let ways = ways(node, router, &route.target);
+            let mut interfaces: Vec<String> = ways.iter().map(|way| way.interface.clone()).collect();
+            interfaces.dedup();
+            Route {
+                origin: route.origin.code(tier0).to_owned(),
+                network: route.prefix.to_string(),
+                gateways: ways.into_iter().map(|way| way.gateway).collect(),
+                interface: interfaces.join(", "),
+            }
+        };
+        let routes = listed(node, router).into_iter().map(route).collect();
+        RouterRoutes { router: router.name().to_owned(), vrf, routes }
     };
-    Ok(chosen(node, router)?.into_iter().map(of).collect())
+    let chosen = chosen(node, router)?;
+    let tunnel = chosen.tunnel.then(|| RouterRoutes {
+        router: TUNNEL.to_owned(),
+        vrf: TUNNEL_VRF,
+        routes: transport_routes(node).into_iter().map(TransportRoute::route).collect(),
+    });
+    Ok(tunnel.into_iter().chain(chosen.routers.into_iter().map(of)).collect())
 }
 
 pub(super) fn forwarding(node: &Node, router: Option<&str>) -> anyhow::Result<Vec<RouterForwarding>> {
     let of = |(vrf, router): (u16, &Router)| {
-        let entries = router.routes().iter().flat_map(|route| {
+        let entries = listed(node, router).into_iter().flat_map(|route| {
             ways(node, router, &route.target).into_iter().map(|way| ForwardingEntry {
                 ip_prefix: route.prefix.to_string(),
                 gateway_ip: if way.kind == "route" { way.gateway } else { String::new() },
@@ -183,7 +207,90 @@ pub(super) fn forwarding(node: &Node, router: Option<&str>) -> anyhow::Result<Ve
         });
         RouterForwarding { router: router.name().to_owned(), vrf, entries: entries.collect() }
     };
-    Ok(chosen(node, router)?.into_iter().map(of).collect())
+    let chosen = chosen(node, router)?;
+    let tunnel = chosen.tunnel.then(|| RouterForwarding {
+        router: TUNNEL.to_owned(),
+        vrf: TUNNEL_VRF,
+        entries: transport_routes(node).into_iter().map(|route| route.entry(node)).collect(),
+    });
+    Ok(tunnel.into_iter().chain(chosen.routers.into_iter().map(of)).collect())
+}
+
+/// The routes of a gateway by destination, IPv4 first. Defaults that every gateway has for both families are left out where no gateway of the
+/// node has anything else of the family.
+fn listed<'a>(node: &Node, router: &'a Router) -> Vec<&'a RouterRoute> {
+    let derived = |route: &RouterRoute| {
+        route.prefix.prefix_len() == 0 && matches!(route.origin, Origin::Linked | Origin::ServiceRouter)
+    };
+    let all = || node.snapshot.routers().iter().flat_map(Router::routes);
+    let in_use = |ipv4: bool| all().any(|route| route.prefix.addr().is_ipv4() == ipv4 && !derived(route));
+    let families = [in_use(false), in_use(true)];
+    let shown =
+        |route: &&RouterRoute| !derived(route) || families[usize::from(route.prefix.addr().is_ipv4())];
+    let mut routes: Vec<_> = router.routes().iter().filter(shown).collect();
+    routes.sort_by_key(|route| route.prefix);
+    routes
+}
+
+/// A route of the transport network.
+struct TransportRoute<'a> {
+    prefix: IpNet,
+    /// None: the subnet of the TEP.
+    gateway: Option<IpAddr>,
+    tep: &'a Tep,
+}
+
+/// Subnets of the node's TEPs, and the gateways to others.
+fn transport_routes(node: &Node) -> Vec<TransportRoute<'_>> {
+    let mut routes = Vec::new();
+    for tep in &node.plan.teps {
+        routes.push(TransportRoute { prefix: tep.address.trunc(), gateway: None, tep });
+        let Some(gateway) = tep.gateway else { continue };
+        let any = IpNet::new_assert(unspecified(gateway), 0);
+        routes.push(TransportRoute { prefix: any, gateway: Some(gateway), tep });
+    }
+    routes.sort_by_key(|route| route.prefix);
+    routes
+}
+
+/// The address of the default route of the family.
+fn unspecified(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+impl TransportRoute<'_> {
+    fn route(self) -> Route {
+        Route {
+            origin: if self.gateway.is_some() { "s" } else { "c" }.to_owned(),
+            network: self.prefix.to_string(),
+            gateways: vec![self.gateway.map_or_else(|| "connected".to_owned(), |gateway| gateway.to_string())],
+            interface: self.tep.name.clone(),
+        }
+    }
+
+    fn entry(self, node: &Node) -> ForwardingEntry {
+        let port = node.plan.uplinks[self.tep.uplink.index()].port;
+        let vlan = self.tep.vlan.map_or(0, |vlan| vlan.get());
+        let resolved = self.gateway.map(|address| {
+            node.neighbors.table().resolve(&NeighborKey { port, vlan, address }).map(|(_, mac)| mac)
+        });
+        let state = match resolved {
+            None => "",
+            Some(None) => "unresolved",
+            Some(Some(_)) => "resolved",
+        };
+        ForwardingEntry {
+            ip_prefix: self.prefix.to_string(),
+            gateway_ip: self.gateway.map_or_else(String::new, |gateway| gateway.to_string()),
+            kind: if self.gateway.is_some() { "route" } else { "connected" }.to_owned(),
+            interface: self.tep.name.clone(),
+            mac: resolved.flatten().map_or_else(String::new, |mac| mac.to_string()),
+            state: state.to_owned(),
+        }
+    }
 }
 
 /// One of the ways that a route leads.

@@ -18,7 +18,7 @@ pub(super) use logical::segment_of;
 /// Descriptors that a ring may have.
 const RING_SIZES: [u16; 4] = [512, 1024, 2048, 4096];
 
-/// Answers a request. Captures are answered by [`super::capture`].
+/// Answers a request at once. Those that take a while are answered by [`super::apply`] and [`super::capture`].
 pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer> {
     Ok(match request {
         Request::GetStatus => Answer::Status(status(node)),
@@ -49,13 +49,10 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
             node.restart(&plan, rings, flow_cache)?;
             Answer::Done("the data plane was restarted".to_owned())
         }
-        Request::Apply { document, file } => {
-            let plan =
-                sluice_intent::parse(&document, &file).map_err(|problems| anyhow::anyhow!("{problems}"))?;
-            Answer::Applied(node.apply(plan)?)
-        }
         Request::Trace(packet) => Answer::Trace(tracing_packets::trace(node, packet)?),
-        Request::StartCapture { .. } => anyhow::bail!("a capture needs a connection of its own"),
+        Request::Apply { .. } | Request::StartCapture { .. } => {
+            anyhow::bail!("this takes a while and is answered on a connection of its own")
+        }
     })
 }
 

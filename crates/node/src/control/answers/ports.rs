@@ -20,12 +20,20 @@ pub(super) fn physical_ports(node: &Node) -> anyhow::Result<Vec<PhysicalPort>> {
             mac: open.mac.to_string(),
             mtu: planned.mtu,
             link: state(link.as_ref().is_some_and(|link| link.up)),
-            speed_mbps: link.and_then(|link| link.megabits_per_second).unwrap_or(0),
+            speed_mbps: speed(&planned.kind, link.as_ref()),
             queues: open.queues,
             used_by: users(node, PortIndex(number as u16)),
         }
     };
     Ok(running.ports.iter().enumerate().map(port).collect())
+}
+
+/// Speed in megabits a second, 0 if it is not known: the drivers of everything but NICs name a fixed number.
+fn speed(kind: &PortKind, link: Option<&sluice_dpdk::Link>) -> u32 {
+    match kind {
+        PortKind::Pci { .. } => link.and_then(|link| link.megabits_per_second).unwrap_or(0),
+        _ => 0,
+    }
 }
 
 fn kind(kind: &PortKind) -> &'static str {
@@ -52,6 +60,18 @@ fn users(node: &Node, port: PortIndex) -> Vec<String> {
     uplinks.chain(workloads.map(|workload| workload.name.clone())).collect()
 }
 
+/// Names under which DPDK repeats the basic counters among the extended ones.
+const BASIC_COUNTERS: [&str; 8] = [
+    "rx_good_packets",
+    "rx_good_bytes",
+    "rx_missed_errors",
+    "rx_errors",
+    "rx_mbuf_allocation_errors",
+    "tx_good_packets",
+    "tx_good_bytes",
+    "tx_errors",
+];
+
 pub(super) fn statistics(node: &Node, name: &str) -> anyhow::Result<PhysicalPortStats> {
     let running = running(node)?;
     let names = || node.plan.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -72,7 +92,11 @@ pub(super) fn statistics(node: &Node, name: &str) -> anyhow::Result<PhysicalPort
         tx_bytes: counted.transmitted_bytes,
         tx_errors: counted.transmit_errors,
         tx_drops: running.workers.iter().map(full).sum(),
-        extended: extended.into_iter().map(|counter| (counter.name, counter.value)).collect(),
+        extended: extended
+            .into_iter()
+            .map(|counter| (counter.name, counter.value))
+            .filter(|(name, _)| !BASIC_COUNTERS.contains(&name.as_str()))
+            .collect(),
     })
 }
 

@@ -86,6 +86,38 @@ fn with_ports(device: impl Fn(&str) -> String) -> String {
     )
 }
 
+/// The other node, which has web-2: its TEP is that of [`TEP_A`], on the far end of the first node's fp-eth0.
+///
+/// ```text
+///  web-2 10.10.10.12 ─ port web-2 ─ node-2 ─ port fp-eth0 ─ TEP 172.16.1.20 ── 172.16.1.10: web-1
+/// ```
+pub(crate) fn other_node(uplink: &str) -> String {
+    format!(
+        r#"version: 1
+name: node-2
+role: host
+dataplane: {{flow-cache: {{size: 4096}}, memory-mib: 96, huge-pages: "off"}}
+ports:
+  - {{name: web-2, kind: af_packet, interface: web-2, mtu: 1500}}
+  - {{name: fp-eth0, {uplink}, mtu: 1700, mac: "02:00:00:00:01:14"}}
+uplinks:
+  - {{name: uplink-1, port: fp-eth0}}
+teps:
+  - {{name: tep-1, address: 172.16.1.20/24, uplink: uplink-1, mtu: 1700}}
+segments:
+  - {{name: web, vni: 5001}}
+workloads:
+  - {{name: web-2, segment: web, mac: "02:00:00:00:0a:0c", addresses: [10.10.10.12], port: web-2}}
+  - {{name: web-1, segment: web, mac: "02:00:00:00:0a:0b", addresses: [10.10.10.11], remote-tep: 172.16.1.10}}
+"#
+    )
+}
+
+/// The node on interfaces, with another device behind one of its ports.
+pub(crate) fn with_device(port: &str, device: &str) -> String {
+    changed(&on_interfaces(), &format!("kind: af_packet, interface: {port},"), &format!("{device},"))
+}
+
 /// The document with `from` written as `to`.
 pub(crate) fn changed(document: &str, from: &str, to: &str) -> String {
     assert!(document.contains(from), "the document has no '{from}'");

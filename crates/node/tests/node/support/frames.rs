@@ -14,14 +14,20 @@ use super::documents::{LOCAL_TEP, ROUTER_MAC, Station};
 
 /// A UDP datagram from one station to the MAC address of its next hop.
 pub(crate) fn datagram(from: Station, next_hop: MacAddr, to: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+    flow(from, next_hop, to, 4000, payload)
+}
+
+/// The same from a source port, so that it is of another flow.
+pub(crate) fn flow(
+    from: Station,
+    next_hop: MacAddr,
+    to: Ipv4Addr,
+    source_port: u16,
+    payload: &[u8],
+) -> Vec<u8> {
     let header = Ipv4::new(from.0, to, IpProtocol::UDP);
-    FrameBuilder::new()
-        .ethernet(from.1, next_hop)
-        .ipv4_header(header)
-        .udp(4000, 5000)
-        .payload(payload)
-        .build()
-        .unwrap()
+    let frame = FrameBuilder::new().ethernet(from.1, next_hop).ipv4_header(header);
+    frame.udp(source_port, 5000).payload(payload).build().unwrap()
 }
 
 /// The same with a number as payload, to the gateway.

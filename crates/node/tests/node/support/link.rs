@@ -30,9 +30,13 @@ pub(crate) struct Link {
 impl Link {
     /// The test's end of the node's port `port`.
     pub(crate) fn open(port: &str) -> Self {
+        Self::on(&format!("{port}-peer"))
+    }
+
+    /// An interface.
+    pub(crate) fn on(name: &str) -> Self {
         let family = AddressFamily::Packet;
         let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll).unwrap();
-        let name = format!("{port}-peer");
         let mut interfaces = getifaddrs().unwrap().filter(|interface| interface.interface_name == name);
         let address = interfaces.find_map(|interface| interface.address?.as_link_addr().copied()).unwrap();
         bind(socket.as_raw_fd(), &address).unwrap();

@@ -47,7 +47,7 @@ fn make_pair(port: &str) {
 }
 
 /// Runs `ip` in the test's namespace.
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }

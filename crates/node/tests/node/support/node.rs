@@ -47,17 +47,33 @@ impl Node {
 
     /// Starts the node of the document `node.yaml` in a folder, with its socket and its log there.
     pub(crate) fn start_in(folder: TempDir) -> Self {
+        Self::start_logging(folder, "info")
+    }
+
+    /// The same with this much in its log.
+    pub(crate) fn start_logging(folder: TempDir, log: &str) -> Self {
+        let mut node = Self::spawn(folder, log);
+        node.wait_until_ready();
+        node
+    }
+
+    /// Starts it and waits for nothing.
+    pub(crate) fn spawn(folder: TempDir, log: &str) -> Self {
         let path = |name: &str| folder.path().join(name);
         let mut command = sluiced();
+        command.env("SLUICE_LOG", log);
         command.arg("--config").arg(path("node.yaml")).arg("--socket").arg(path("node.sock"));
         let child = command.stderr(File::create(path("log")).unwrap()).spawn().unwrap();
-        let mut node = Self { child, folder };
+        Self { child, folder }
+    }
+
+    /// Waits until it answers.
+    pub(crate) fn wait_until_ready(&mut self) {
         wait_for("the node's first answer", || {
-            let ended = node.child.try_wait().unwrap();
+            let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "the node ended: {ended:?}");
-            node.try_ask(&Request::GetStatus).ok()
+            self.try_ask(&Request::GetStatus).ok()
         });
-        node
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -105,6 +121,16 @@ impl Node {
 
     pub(crate) fn apply(&self, document: &str) -> Applied {
         answer!(self, &apply(document), Applied)
+    }
+
+    /// State of a port's link.
+    pub(crate) fn link(&self, name: &str) -> String {
+        let ports = answer!(self, &Request::GetPhysicalPorts, PhysicalPorts);
+        ports.into_iter().find(|port| port.name == name).unwrap().link
+    }
+
+    pub(crate) fn wait_for_link(&self, name: &str, state: &str) {
+        wait_for(&format!("the link of {name} to be {state}"), || (self.link(name) == state).then_some(()));
     }
 
     /// Packets dropped for a reason.

@@ -1,0 +1,100 @@
+//! How many packets of each kind a worker hands to the control thread, so that a storm of one kind leaves the others their share.
+//!
+//! ARP and neighbour discovery to this node's MAC address are limited apart from those to a group: answers to the node's own questions come
+//! that way, and everything that the stations of a link ask each other the other way.
+
+use sluice_datapath::punt::PuntKind;
+use sluice_datapath::time::Timestamp;
+
+/// Packets of each kind in a second; of ARP and neighbour discovery those to a group.
+const A_SECOND: [u32; PuntKind::COUNT] = [2_000, 2_000, 10_000];
+
+/// ARP and neighbour discovery packets to one station, in a second: the answers of as many neighbours.
+const DIRECTED_A_SECOND: u32 = 10_000;
+
+/// The limits of one worker.
+#[derive(Debug)]
+pub(crate) struct PuntLimits {
+    kinds: [PuntLimit; PuntKind::COUNT],
+    directed: PuntLimit,
+}
+
+impl PuntLimits {
+    pub(crate) fn new() -> Self {
+        Self { kinds: A_SECOND.map(PuntLimit::new), directed: PuntLimit::new(DIRECTED_A_SECOND) }
+    }
+
+    /// Whether one more packet may go to the control thread at `now`.
+    pub(crate) fn allow(&mut self, kind: PuntKind, frame: &[u8], now: Timestamp) -> bool {
+        let limit = if may_be_answer(kind, frame) { &mut self.directed } else { &mut self.kinds[kind.index()] };
+        limit.allows(now)
+    }
+}
+
+/// An ARP or neighbour discovery packet to one station: what answers to questions of this node look like.
+pub(crate) fn may_be_answer(kind: PuntKind, frame: &[u8]) -> bool {
+    let to_group = frame.first().is_none_or(|octet| octet & 1 == 1);
+    !to_group && matches!(kind, PuntKind::Arp | PuntKind::NeighborDiscovery)
+}
+
+/// So many packets a second, a tenth of them at once.
+#[derive(Debug)]
+struct PuntLimit {
+    a_second: u32,
+    /// Tokens, in packets times 10⁹.
+    tokens: u64,
+    filled: u64,
+}
+
+impl PuntLimit {
+    fn new(a_second: u32) -> Self {
+        Self { a_second, tokens: 0, filled: 0 }
+    }
+
+    fn allows(&mut self, now: Timestamp) -> bool {
+        const PACKET: u64 = 1_000_000_000;
+        let now = now.as_nanos();
+        let earned = u128::from(now.saturating_sub(self.filled)) * u128::from(self.a_second);
+        let most = u64::from(self.a_second / 10).max(1) * PACKET;
+        self.tokens = (u128::from(self.tokens) + earned).min(u128::from(most)) as u64;
+        self.filled = now;
+        let allowed = self.tokens >= PACKET;
+        self.tokens -= if allowed { PACKET } else { 0 };
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TO_ALL: [u8; 6] = [0xff; 6];
+    const TO_US: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+    /// Packets that pass in ten seconds, of so many a second.
+    fn passes(limits: &mut PuntLimits, kind: PuntKind, frame: &[u8], a_second: u64) -> u64 {
+        let at = |number| Timestamp::from_nanos(1_000_000_000_000 + number * 1_000_000_000 / a_second);
+        (0..10 * a_second).filter(|number| limits.allow(kind, frame, at(*number))).count() as u64
+    }
+
+    #[test]
+    fn storms_are_limited_and_what_is_below_the_limit_passes() {
+        for (kind, frame, limit) in [
+            (PuntKind::Arp, TO_ALL, 2_000),
+            (PuntKind::NeighborDiscovery, TO_ALL, 2_000),
+            (PuntKind::Arp, TO_US, 10_000),
+            (PuntKind::NeighborDiscovery, TO_US, 10_000),
+        ] {
+            let passed = passes(&mut PuntLimits::new(), kind, &frame, 47_000);
+            assert!((10 * limit..=10 * limit + limit / 10).contains(&passed), "{kind:?}: {passed}");
+            assert_eq!(passes(&mut PuntLimits::new(), kind, &frame, limit / 2), 10 * limit / 2);
+        }
+    }
+
+    #[test]
+    fn only_what_is_for_one_station_may_be_an_answer() {
+        assert!(may_be_answer(PuntKind::Arp, &TO_US) && may_be_answer(PuntKind::NeighborDiscovery, &TO_US));
+        assert!(!may_be_answer(PuntKind::Arp, &TO_ALL) && !may_be_answer(PuntKind::Arp, &[]));
+        assert!(!may_be_answer(PuntKind::NeighborDiscovery, &[0x33, 0x33, 0, 0, 0, 1]));
+    }
+}
