@@ -1,4 +1,4 @@
-//! The command line: `sluice bench forward` and `sluice bench peers`.
+//! The command line: `sluice bench forward`, `sluice bench peers` and `sluice bench reload`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::error::Result;
 use crate::measure::Directions;
 use crate::traffic::Family;
-use crate::{forward, peers};
+use crate::{forward, peers, reload};
 
 /// Measure how fast a node forwards.
 #[derive(Args, Debug)]
@@ -30,6 +30,11 @@ enum Action {
   sluice bench peers
   sluice bench peers --rounds 5 --family ipv4 --output peers.json")]
     Peers(PeersArguments),
+    /// A node that gets a new document again and again while it forwards as fast as it can: not one packet may be lost because of it.
+    #[command(after_help = "Examples:
+  sluice bench reload
+  sluice bench reload --swaps 20 --json")]
+    Reload(ReloadArguments),
 }
 
 #[derive(Args, Debug)]
@@ -69,6 +74,15 @@ pub(crate) struct PeersArguments {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct ReloadArguments {
+    /// Documents to be swapped in at each of two rates.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) swaps: u16,
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct CommonArguments {
     /// Core of the generator, core of what is measured.
     #[arg(long, value_delimiter = ',', default_values_t = [0u16, 1])]
@@ -99,7 +113,7 @@ pub(crate) struct CommonArguments {
     pub(crate) json: bool,
 }
 
-/// Runs the command. The exit code is 1 where frames came back that are wrong.
+/// Runs the command. The exit code is 1 where frames came back that are wrong, or a swap cost a packet.
 ///
 /// # Errors
 ///
@@ -108,5 +122,6 @@ pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
     match arguments.action {
         Action::Forward(arguments) => forward::run(&arguments),
         Action::Peers(arguments) => peers::run(&arguments),
+        Action::Reload(arguments) => reload::run(&arguments),
     }
 }

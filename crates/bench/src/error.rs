@@ -50,6 +50,16 @@ pub enum BenchError {
         /// The core.
         core: u16,
     },
+    /// The node took too long to swap documents.
+    #[error(
+        "only {swaps} documents were in force in time in {rounds} trials: let the trials last longer with --trial-ms"
+    )]
+    TooFewSwaps {
+        /// Documents that were.
+        swaps: usize,
+        /// Trials.
+        rounds: usize,
+    },
     /// SIGINT or SIGTERM came.
     #[error("interrupted: everything that was started has been ended")]
     Interrupted,

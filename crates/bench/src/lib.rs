@@ -21,6 +21,7 @@ mod measure;
 pub mod message;
 mod peers;
 mod process;
+mod reload;
 mod report;
 mod subject;
 pub mod topology;

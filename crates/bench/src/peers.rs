@@ -82,7 +82,7 @@ mod tests {
         };
         Sample {
             result,
-            counters: Counters { packets: 10, busy_cycles: 10 * cycles, cache: None },
+            counters: Counters { packets: 10, busy_cycles: 10 * cycles, heap_allocations: None, cache: None },
             busy: 1.0,
         }
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::machine::Conditions;
 use crate::measure::{Case, Directions, Sample, median};
+use crate::reload::{ReloadReport, Times};
 use crate::traffic::Family;
 
 /// A result from this share of the ceiling up is the generator's rather than the node's.
@@ -39,6 +40,8 @@ pub(crate) struct Row {
     pub(crate) cycles_range: Option<[f64; 2]>,
     /// Those cycles in proportion to another device's in the same rounds; `None` without another.
     pub(crate) cycles_ratio: Option<f64>,
+    /// Heap allocations of the forwarding threads a packet, the most of the trials; `None` where they are not counted.
+    pub(crate) allocations_per_packet: Option<f64>,
     /// Packets whose decision was in the flow cache, 0 to 1.
     pub(crate) hit_rate: Option<f64>,
     /// Share of the time in which the measured core was not idle, 0 to 1.
@@ -88,6 +91,10 @@ impl Row {
             }),
             cycles_per_packet: median(cycles),
             cycles_ratio: None,
+            allocations_per_packet: samples
+                .iter()
+                .filter_map(|sample| sample.counters.allocations_per_packet())
+                .reduce(f64::max),
             hit_rate: median(samples.iter().filter_map(|sample| sample.counters.hit_rate())),
             busy,
             ceiling_mpps: ceiling,
@@ -154,6 +161,7 @@ pub(crate) fn forward_table(report: &ForwardReport) -> String {
         "loss at 80 %",
         "cycles/packet",
         "least-most",
+        "allocations/packet",
         "hits",
         "ceiling Mpps",
     ]);
@@ -167,6 +175,7 @@ pub(crate) fn forward_table(report: &ForwardReport) -> String {
             percent(row.loss_at_check),
             number(row.cycles_per_packet, 0),
             range(row.cycles_range),
+            number(row.allocations_per_packet, 6),
             percent(row.hit_rate),
             number(row.ceiling_mpps, 2),
         ]));
@@ -176,11 +185,53 @@ pub(crate) fn forward_table(report: &ForwardReport) -> String {
     if report.rows.iter().any(|row| row.limited_by_generator) {
         text.push_str("* limited by the generator or the links, not by the node: its core had to wait, or the ceiling is near\n");
     }
-    text.push_str("Cycles are those of polls that found packets, memif included. Allocations a packet are counted by `cargo bench -p sluice-datapath`.\n");
+    text.push_str("Cycles are those of polls that found packets, memif included.\n");
     for (reason, packets) in &report.drops {
         text.push_str(&format!("dropped by the node in the whole run: {reason} {packets}\n"));
     }
     text + &conditions(&report.conditions) + &complaints(&report.rows)
+}
+
+/// The result of `sluice bench reload`.
+pub(crate) fn reload_table(report: &ReloadReport) -> String {
+    let mut table = table(&[
+        "rate",
+        "swaps",
+        "Mpps",
+        "sent",
+        "lost",
+        "ring full",
+        "wrong",
+        "duplicated",
+        "reordered",
+        "of the rate without",
+    ]);
+    for rate in &report.rates {
+        for (swaps, totals, ratio) in [(0, &rate.plain, None), (rate.swaps, &rate.swapping, rate.ratio)] {
+            table.add_row(numbers([
+                rate.name.to_owned(),
+                swaps.to_string(),
+                format!("{:.2}", totals.mpps),
+                totals.sent.to_string(),
+                totals.lost.to_string(),
+                totals.ring_full.to_string(),
+                totals.wrong.to_string(),
+                totals.duplicates.to_string(),
+                totals.reordered.to_string(),
+                percent(ratio),
+            ]));
+        }
+    }
+    let Times { median, longest } = report.swap_ms;
+    let mut text = format!(
+        "{}\n{table}\na document was in force {median:.1} ms after the request (median of {}), {longest:.1} ms at the longest\n",
+        report.case, report.swaps
+    );
+    text.push_str("lost: of those that the node took. Ring full: the generator did not read because another thread had its core.\n");
+    for (reason, packets) in &report.drops {
+        text.push_str(&format!("dropped by the node in the whole run: {reason} {packets}\n"));
+    }
+    text + &conditions(&report.conditions)
 }
 
 /// The rows of a comparison, devices side by side.

@@ -74,6 +74,8 @@ pub(crate) struct Counters {
     pub(crate) packets: u64,
     /// Cycles of polls that found packets.
     pub(crate) busy_cycles: u64,
+    /// Heap allocations of the forwarding threads; `None` for a subject that does not count them.
+    pub(crate) heap_allocations: Option<u64>,
     /// Packets whose decision was cached, and those that had to be decided; `None` for a subject without a cache.
     pub(crate) cache: Option<(u64, u64)>,
 }
@@ -88,8 +90,18 @@ impl Counters {
         Self {
             packets: self.packets.saturating_sub(before.packets),
             busy_cycles: self.busy_cycles.saturating_sub(before.busy_cycles),
+            heap_allocations: self
+                .heap_allocations
+                .zip(before.heap_allocations)
+                .map(|(now, then)| now.saturating_sub(then)),
             cache,
         }
+    }
+
+    /// Heap allocations a packet; `None` without packets or where they are not counted.
+    pub(crate) fn allocations_per_packet(&self) -> Option<f64> {
+        let allocations = self.heap_allocations?;
+        (self.packets > 0).then(|| allocations as f64 / self.packets as f64)
     }
 
     /// Busy cycles a packet; `None` without packets.
@@ -141,11 +153,18 @@ mod tests {
 
     #[test]
     fn cycles_and_hits_are_of_the_time_between_two_readings() {
-        let before = Counters { packets: 100, busy_cycles: 50_000, cache: Some((90, 10)) };
-        let after = Counters { packets: 1_100, busy_cycles: 250_000, cache: Some((1_080, 20)) };
+        let before =
+            Counters { packets: 100, busy_cycles: 50_000, heap_allocations: Some(7), cache: Some((90, 10)) };
+        let after = Counters {
+            packets: 1_100,
+            busy_cycles: 250_000,
+            heap_allocations: Some(9),
+            cache: Some((1_080, 20)),
+        };
         let between = after.since(&before);
         assert_eq!(between.cycles_per_packet(), Some(200.0));
         assert_eq!(between.hit_rate(), Some(0.99));
+        assert_eq!(between.allocations_per_packet(), Some(0.002));
         let nothing = after.since(&after);
         assert_eq!((nothing.cycles_per_packet(), nothing.hit_rate()), (None, None));
     }

@@ -21,7 +21,12 @@ fn sample(packets: u64, cycles: u64, busy: f64) -> Sample {
             neighbor_requests: 0,
             interrupted: false,
         },
-        counters: Counters { packets, busy_cycles: packets * cycles, cache: Some((packets - 1, 1)) },
+        counters: Counters {
+            packets,
+            busy_cycles: packets * cycles,
+            heap_allocations: Some(0),
+            cache: Some((packets - 1, 1)),
+        },
         busy,
     }
 }
@@ -90,6 +95,7 @@ fn the_table_names_what_must_not_happen() {
     for part in [
         "encap IPv4 64",
         "5.00 *",
+        "0.000000",
         "limited by the generator",
         "1.0e-3 %",
         "sluice encap IPv4 64: 2 frames were wrong",

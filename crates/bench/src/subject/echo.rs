@@ -46,7 +46,12 @@ impl Subject for Echo {
 
     fn counters(&mut self) -> Result<Counters> {
         let forwarded = self.echo.forwarded()?;
-        Ok(Counters { packets: forwarded.packets, busy_cycles: forwarded.busy_cycles, cache: None })
+        Ok(Counters {
+            packets: forwarded.packets,
+            busy_cycles: forwarded.busy_cycles,
+            heap_allocations: None,
+            cache: None,
+        })
     }
 
     fn forwarding_thread(&self) -> Option<u32> {

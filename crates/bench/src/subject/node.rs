@@ -1,6 +1,6 @@
 //! A node that runs the bench's document.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_control::{Answer, Client, Request};
@@ -11,7 +11,9 @@ use super::{Counters, LINKS_LIMIT, Setting, Subject};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Process, find};
-use crate::topology::{HOST_TEP, TESTER_IPV4, TESTER_IPV6};
+use crate::topology::{
+    HOST_TEP, TESTER_IPV4, TESTER_IPV6, WORKLOADS, workload_ipv4, workload_ipv6, workload_mac,
+};
 
 /// The document as it is kept.
 const DOCUMENT: &str = include_str!("../../documents/edge.yaml");
@@ -24,6 +26,8 @@ const NEIGHBOR_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Node {
     client: Client,
+    control: PathBuf,
+    text: String,
     process: Process,
     generator: Generator,
     core: u16,
@@ -54,7 +58,7 @@ impl Node {
             (folder.join("memif.sock"), folder.join("control.sock"), folder.join("edge.yaml"));
         let core = setting.cores[1];
         let text = document(&memif, core, setting.huge_pages, setting.zero_copy)?;
-        std::fs::write(&config, text).during(|| format!("writing {}", config.display()))?;
+        std::fs::write(&config, &text).during(|| format!("writing {}", config.display()))?;
         let mut generator = setting.start_traffic(&folder, &memif, 1)?;
         let program = find(
             "sluiced",
@@ -71,8 +75,37 @@ impl Node {
         process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &setting.interrupt, || {
             resolved(&mut client).then_some(())
         })?;
-        Ok(Self { client, process, generator, core })
+        Ok(Self { client, control, text, process, generator, core })
     }
+
+    /// A document with another logical network than the node was started with, and that one.
+    pub(crate) fn documents(&self) -> Result<[String; 2]> {
+        Ok([with_more(&self.text)?, self.text.clone()])
+    }
+
+    /// Another connection to the node's control socket.
+    pub(crate) fn another_client(&self) -> Result<Client> {
+        Ok(Client::connect(&self.control)?)
+    }
+}
+
+/// The same document with a workload and a route more, to which no packet goes.
+fn with_more(text: &str) -> Result<String> {
+    let wrong = |error: &dyn std::fmt::Display| BenchError::Document(error.to_string());
+    let mut other: Document = serde_saphyr::from_str(text).map_err(|error| wrong(&error))?;
+    let mut workload = other.workloads.first().cloned().ok_or_else(|| wrong(&"it has no workload"))?;
+    workload.name = "vm-more".to_owned().try_into().map_err(|error| wrong(&error))?;
+    workload.mac = workload_mac(WORKLOADS);
+    workload.addresses = vec![workload_ipv4(WORKLOADS).into(), workload_ipv6(WORKLOADS).into()];
+    other.workloads.push(workload);
+    let routes = other.gateways.first_mut().map(|gateway| &mut gateway.static_routes);
+    if let Some(routes) = routes
+        && let Some(mut route) = routes.first().cloned()
+    {
+        route.prefix = "203.0.113.0/24".parse().map_err(|error| wrong(&error))?;
+        routes.push(route);
+    }
+    other.to_yaml().map_err(|error| wrong(&error))
 }
 
 /// Whether all next hops have a MAC address.
@@ -101,6 +134,7 @@ impl Subject for Node {
         Ok(Counters {
             packets: cores.iter().map(|core| core.rx_packets).sum(),
             busy_cycles: cores.iter().map(|core| core.busy_cycles).sum(),
+            heap_allocations: Some(cores.iter().map(|core| core.heap_allocations).sum()),
             cache: Some((
                 caches.iter().map(|cache| cache.hits).sum(),
                 caches.iter().map(|cache| cache.misses).sum(),
@@ -168,6 +202,18 @@ mod tests {
             hops.iter().copied().collect::<BTreeSet<_>>(),
             BTreeSet::from([TESTER_IPV4.into(), TESTER_IPV6.into()])
         );
+    }
+
+    #[test]
+    fn the_other_document_differs_in_the_logical_network_alone() {
+        let text = document(Path::new("/tmp/x.sock"), 1, false, false).unwrap();
+        let plan = |text: &str| {
+            sluice_intent::parse(text, "edge.yaml").unwrap_or_else(|problems| panic!("{problems}"))
+        };
+        let (one, other) = (plan(&text), plan(&with_more(&text).unwrap()));
+        assert_eq!((&one.ports, &one.dataplane), (&other.ports, &other.dataplane));
+        assert_eq!(other.workloads.len(), one.workloads.len() + 1);
+        assert_eq!(other.gateways[0].static_routes.len(), one.gateways[0].static_routes.len() + 1);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(super) fn parse(text: &str, core: u16) -> Option<Counters> {
     let hits = ["emc hits", "smc hits", "megaflow hits"].into_iter().filter_map(number).sum();
     let misses = ["miss with success upcall", "miss with failed upcall"].into_iter().filter_map(number).sum();
     Some(Counters {
+        heap_allocations: None,
         packets: number("packets received")?,
         busy_cycles: number("processing cycles")?,
         cache: Some((hits, misses)),
