@@ -41,10 +41,11 @@ impl Bench {
             .prefix("sluice-bench-")
             .tempdir()
             .during(|| "creating a folder".into())?;
+        let huge_pages = if arguments.no_huge_pages { None } else { HugePages::reserve(mebibytes) };
         let setting = Setting {
             folder: folder.path().to_owned(),
             cores,
-            huge_pages: !arguments.no_huge_pages,
+            huge_pages: huge_pages.is_some(),
             zero_copy: arguments.zero_copy,
             generator: arguments.generator.clone(),
             sluiced: arguments.sluiced.clone(),
@@ -61,7 +62,7 @@ impl Bench {
             repeat: usize::from(arguments.repeat.unwrap_or(repeat)),
             load_before: load_average(),
             _folder: folder,
-            _huge_pages: (!arguments.no_huge_pages).then(|| HugePages::reserve(mebibytes)),
+            _huge_pages: huge_pages,
         })
     }
 

@@ -8,6 +8,10 @@ use serde::Serialize;
 use crate::error::{BenchError, Result};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+/// Moves memory together.
+const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
+/// Forgets files that can be read again.
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// What a result depends on besides what is measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,16 +64,31 @@ pub(crate) struct HugePages {
 }
 
 impl HugePages {
-    /// Makes sure that so much memory is free in huge pages of 2 MiB, if this process may. Without, everything still works.
-    pub(crate) fn reserve(mebibytes: u64) -> Self {
+    /// Makes sure that so much memory is free in huge pages of 2 MiB, if this process may; none if that cannot be had. Without, everything
+    /// still works.
+    pub(crate) fn reserve(mebibytes: u64) -> Option<Self> {
         let wanted = mebibytes.div_ceil(2);
-        let free = meminfo("HugePages_Free:").saturating_sub(meminfo("HugePages_Rsvd:"));
-        let total = fs::read_to_string(HUGE_PAGES).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let before = total.filter(|total| {
-            free < wanted && fs::write(HUGE_PAGES, (total + wanted - free).to_string()).is_ok()
-        });
-        Self { before }
+        let total = || fs::read_to_string(HUGE_PAGES).ok()?.trim().parse::<u64>().ok();
+        let before = total()?;
+        let mut reserved = Self { before: None };
+        // Where files fill the memory, the kernel finds room for huge pages only behind one of these (proc_sys_vm(5)).
+        for make_room in [None, Some(COMPACT_MEMORY), Some(DROP_CACHES)] {
+            if free() >= wanted {
+                break;
+            }
+            if let Some(file) = make_room {
+                fs::write(file, "1").ok()?;
+            }
+            fs::write(HUGE_PAGES, (total()? + wanted - free()).to_string()).ok()?;
+            reserved.before = Some(before);
+        }
+        (free() >= wanted).then_some(reserved)
     }
+}
+
+/// Huge pages of 2 MiB that nobody uses or has been promised.
+fn free() -> u64 {
+    meminfo("HugePages_Free:").saturating_sub(meminfo("HugePages_Rsvd:"))
 }
 
 impl Drop for HugePages {
