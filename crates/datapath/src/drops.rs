@@ -101,6 +101,14 @@ reasons! {
     PuntRingFull = "punt-ring-full",
     /// The next hop did not answer in time.
     NeighborUnreachable = "neighbor-unreachable",
+    /// Too many packets waited for their next hops, or for this one.
+    NeighborQueueFull = "neighbor-queue-full",
+    /// The table of next hops was full.
+    NeighborTableFull = "neighbor-table-full",
+    /// The ring from the control thread to the worker was full.
+    CommandRingFull = "command-ring-full",
+    /// The port cannot send the packet as it lies in memory: in several segments, or in memory that is not the port's.
+    Unsendable = "unsendable",
     /// The transmit ring of the port was full.
     TransmitRingFull = "transmit-ring-full",
     /// The port that the packet would leave through is down.

@@ -275,6 +275,7 @@ impl Names<'_> {
             Origin::Connected => "connected",
             Origin::Static => "static",
             Origin::Linked => "over the router link",
+            Origin::LinkedStatic => "static on a tier-1, over the router link",
             Origin::ServiceRouter => "default to the service routers",
         };
         let target = match &route.target {

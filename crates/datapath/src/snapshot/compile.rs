@@ -440,16 +440,24 @@ impl Compiler<'_> {
     }
 }
 
-/// On a tier-0: the subnets of the tier-1s that are linked to it.
+/// On a tier-0: the subnets of the tier-1s that are linked to it, and their static routes but for default routes, which would lead back what
+/// came from there. Of equal prefixes the later counts: a subnet before another tier-1's static route.
 fn linked_routes(plan: &Plan, tier0: RouterId, routes: &mut Routes) {
-    for (number, gateway) in plan.gateways.iter().enumerate() {
-        let Tier::Tier1 { link: Some(link) } = &gateway.tier else { continue };
-        if link.tier0.0 != tier0.0 {
-            continue;
+    let linked = || {
+        plan.gateways.iter().enumerate().filter_map(|(number, gateway)| {
+            let Tier::Tier1 { link: Some(link) } = &gateway.tier else { return None };
+            let tier1 = RouterId(number as u16);
+            let arrival = Addresses::of(link.tier1_addresses.iter().map(IpNet::addr));
+            let target = Target::Link(Link { router: tier1, arrival });
+            (link.tier0.0 == tier0.0).then_some((tier1, gateway, link, target))
+        })
+    };
+    for (_, gateway, _, target) in linked() {
+        for route in gateway.static_routes.iter().filter(|route| route.prefix.prefix_len() > 0) {
+            routes.push(route.prefix.trunc(), target.clone(), Origin::LinkedStatic);
         }
-        let tier1 = RouterId(number as u16);
-        let arrival = Addresses::of(link.tier1_addresses.iter().map(IpNet::addr));
-        let target = Target::Link(Link { router: tier1, arrival });
+    }
+    for (tier1, _, link, target) in linked() {
         for (_, segment) in connected_segments(plan, tier1) {
             for subnet in &segment.gateway_addresses {
                 routes.push(subnet.trunc(), target.clone(), Origin::Linked);

@@ -148,6 +148,8 @@ pub enum Origin {
     Static,
     /// A subnet of a linked gateway.
     Linked,
+    /// A static route of a linked tier-1, known to its tier-0.
+    LinkedStatic,
     /// The way to the service routers.
     ServiceRouter,
 }
@@ -160,7 +162,7 @@ impl Origin {
             (Self::Connected, true) => "t0c",
             (Self::Static, true) => "t0s",
             (Self::Connected, false) | (Self::Linked, true) => "t1c",
-            (Self::Static | Self::Linked, false) => "t1s",
+            (Self::LinkedStatic, _) | (Self::Static | Self::Linked, false) => "t1s",
             (Self::ServiceRouter, _) => "isr",
         }
     }

@@ -30,6 +30,7 @@ enum Target {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Default,
+    LinkedStatic,
     Linked,
     Connected,
     Broadcast,
@@ -173,6 +174,8 @@ impl Run<'_> {
                 continue;
             }
             let down = Target::Gateway(number, addresses_of(&link.tier1_addresses));
+            let specific = gateway.static_routes.iter().filter(|route| route.prefix.prefix_len() > 0);
+            routes.extend(specific.map(|route| (route.prefix, Rank::LinkedStatic, down.clone())));
             let segments = self.plan.segments.iter();
             let segments =
                 segments.filter(|segment| segment.gateway.map(|index| index.index()) == Some(number));

@@ -83,3 +83,38 @@ fn a_probe_for_the_gateways_address_through_a_tunnel_is_answered_by_an_edge() {
         dropped(&host.receive_one(FABRIC, &from_remote(&frame, 0)), DropReason::Consumed);
     }
 }
+
+/// A tag that goes or comes concerns two places, not two stations: one workload with many addresses must not use up the rewrites of all.
+#[test]
+fn many_stations_share_the_rewrite_that_takes_a_tag_off() {
+    let mut node = edge();
+    let frame = |station: u32| {
+        let [_, a, b, c] = station.to_be_bytes();
+        bytes::ethernet(workload_mac(1), MacAddr([2, 0xaa, 0, a, b, c]), 0x88b5, &[1; 50])
+    };
+    let sent: usize =
+        (0..1_000).map(|station| node.receive_one(FABRIC, &from_remote(&frame(station), 0)).sent.len()).sum();
+    node.engine.housekeeping(node.now);
+    let done = node.receive_one(FABRIC, &from_remote(&frame(1_000), 0));
+    let (_, last) = &done.sent[0];
+    assert_eq!(sent, 1_000);
+    assert_eq!(last[..12], frame(1_000)[..12], "the addresses are the frame's own");
+    assert!(node.counters.rewrites.get() < 10, "{} rewrites", node.counters.rewrites.get());
+}
+
+/// What is behind a static route of a tier-1 is reached from its tier-0; a default route of it is not.
+#[test]
+fn a_tier_0_knows_the_static_routes_of_its_tier_1s() {
+    let packet = |destination: &str| {
+        let header = IpHeader::new(17);
+        bytes::ip(&header, address("192.0.2.9"), address(destination), &bytes::udp(1, 2, &[0; 30]))
+    };
+    let mut node = edge();
+    dropped(&node.receive_one(UPLINK, &from_physical_network(&packet("10.99.1.1"))), DropReason::Blackhole);
+    let mut plan = plans::edge();
+    plan.gateways[0].static_routes.clear();
+    plan.gateways[1].static_routes = vec![plans::route("0.0.0.0/0", vec![])];
+    let mut node = self::node(&plan);
+    node.receive_one(UPLINK, &from_physical_network(&packet("10.99.1.1")));
+    assert_eq!(node.drops(), [(DropReason::NoRoute, 1)], "the tier-0 does not send it to the tier-1");
+}
