@@ -47,9 +47,10 @@ enum Inner {
     Other,
 }
 
-/// A rewrite as bytes. The first cache line holds what each packet needs; the headers follow.
+/// A rewrite as bytes. The first cache line holds what each packet needs and a new Ethernet header; longer headers reach into the second,
+/// which processors fetch along with the first of an aligned pair.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Compiled {
     outer: Outer,
     inner: Inner,
@@ -73,6 +74,8 @@ pub(crate) struct Compiled {
     pub(crate) bytes: u64,
     header: [u8; MAX_PUSH],
 }
+
+const _: () = assert!(size_of::<Compiled>() == 128);
 
 impl Compiled {
     /// Compiles a rewrite of the snapshot.
