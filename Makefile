@@ -2,8 +2,8 @@
 #
 #   make demo         a lab of hosts, an edge and a tester in network namespaces: pings, TCP, traceroute, measured rate
 #   make test         every test of every layer
-#   make check        format, lints, licences and advisories
-#   make bench        the engine alone, then a node over shared-memory ports
+#   make check        format, lints, licences and advisories; a line for each
+#   make bench        the engine alone, then a node over shared-memory ports, then new documents under load
 #   make bench-peers  the same work on Open vSwitch with DPDK, side by side
 #   make lab-up       the demo's lab, to look around in; make lab-down removes it
 #   make fuzz         every fuzz target for FUZZ_SECONDS (60) each
@@ -36,8 +36,8 @@ test: setup
 	@./scripts/test
 
 check: setup
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	@cargo fmt --all --check && echo "format: ok"
+	@cargo clippy --workspace --all-targets --all-features -- -D warnings && echo "lints: ok"
 	@./scripts/check-dependencies
 
 demo: build
@@ -46,6 +46,7 @@ demo: build
 bench: build
 	cargo bench -p sluice-datapath --bench engine
 	@$(SLUICE) bench forward
+	@$(SLUICE) bench reload
 
 bench-peers: setup-bench build
 	@$(SLUICE) bench peers

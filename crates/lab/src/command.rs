@@ -1,6 +1,7 @@
 //! The command line: `sluice lab up|status|exec|link|down|demo`.
 
-use std::io::{IsTerminal, stdin, stdout};
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +20,13 @@ use crate::{demo, exec, init};
 
 /// Build, use and remove networks in network namespaces.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sluice lab demo                               build the demonstration, measure it, remove it
+  sluice lab up                                 build it and leave it up
+  sluice lab status                             its nodes and their control sockets
+  sluice lab exec web-1 -- ping -c 3 192.0.2.10 run a program in a node
+  sluice lab link tor uplink down               cut a link; `up` restores addresses and routes
+  sluice lab down                               remove it")]
 pub struct LabArguments {
     #[command(subcommand)]
     action: Action,
@@ -37,6 +45,9 @@ enum Action {
         json: bool,
     },
     /// Run a program in a node; its exit code is this command's.
+    #[command(after_help = "Examples:
+  sluice lab exec web-1 -- ping -c 3 192.0.2.10
+  sluice lab exec host-1 -- ethtool -S fp-eth0")]
     Exec {
         #[command(flatten)]
         which: Which,
@@ -46,7 +57,10 @@ enum Action {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<String>,
     },
-    /// Set an interface of a node up or down.
+    /// Set an interface of a node up or down; up gives it back its addresses and routes.
+    #[command(after_help = "Examples:
+  sluice lab link tor uplink down
+  sluice lab link tor uplink up")]
     Link {
         #[command(flatten)]
         which: Which,
@@ -133,7 +147,9 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
             return Ok(exec::run(&Lab::open(&which.lab()?)?, &node, &program)?.into());
         }
         Action::Link { which, node, interface, state } => {
-            Lab::open(&which.lab()?)?.set_link(&node, &interface, matches!(state, LinkState::Up))?;
+            let up = matches!(state, LinkState::Up);
+            Lab::open(&which.lab()?)?.set_link(&node, &interface, up)?;
+            say(format_args!("{interface} of {node} is {}", if up { "up" } else { "down" }));
         }
         Action::Down { which } => down(&which.lab()?)?,
         Action::Demo { up, seconds, sluice } => return demonstrate(up, seconds, sluice),
@@ -177,11 +193,43 @@ fn up(arguments: UpArguments) -> Result<()> {
     let lab = with_spinner(|progress| Lab::up_guarded(options, &interrupts, progress))?;
     interrupts.release();
     let (nodes, daemons) = (lab.topology().nodes.len(), lab.topology().daemons().count());
-    println!("lab '{}' is up: {nodes} nodes, {daemons} of them run sluiced", lab.name());
+    say(format_args!("lab '{}' is up: {nodes} nodes, {daemons} of them run sluiced", lab.name()));
     if let Some((kind, why)) = lab.port_kind() {
-        println!("ports are {}: {why}", kind.as_str());
+        say(format_args!("ports are {}: {why}", kind.as_str()));
+    }
+    say("try:");
+    for line in suggestions(&lab, &own_name(), Lab::names()?.len() > 1) {
+        say(format_args!("  {line}"));
     }
     Ok(())
+}
+
+/// The running program as the user wrote it.
+fn own_name() -> String {
+    std::env::args().next().unwrap_or_else(|| "sluice".into())
+}
+
+/// Three commands for a lab that just came up: look at traffic, look at a node, take it down. Where several labs are up they say which.
+fn suggestions(lab: &Lab, program: &str, several: bool) -> [String; 3] {
+    let (topology, name) = (lab.topology(), lab.name());
+    let which = if several { format!(" --name {name}") } else { String::new() };
+    let traffic = topology.demonstration.as_ref().and_then(|script| {
+        let tester = topology.node(&script.tester)?.addresses().next()?;
+        Some(format!("{} -- ping -c 3 {tester}", script.workloads.first()?))
+    });
+    let traffic = traffic.or_else(|| Some(format!("{} -- ip address", topology.nodes.first()?.name)));
+    let edge =
+        topology.demonstration.as_ref().and_then(|script| Some(&script.logical_switches.as_ref()?.node));
+    let node = edge.or_else(|| Some(&topology.daemons().next()?.0.name));
+    let lab_of_node = if several { format!("{name}/") } else { String::new() };
+    [
+        traffic.map_or_else(String::new, |traffic| format!("{program} lab exec{which} {traffic}")),
+        node.map_or_else(
+            || format!("{program} lab status{which}"),
+            |node| format!("{program} --node {lab_of_node}{node} get logical-routers"),
+        ),
+        format!("{program} lab down{which}"),
+    ]
 }
 
 fn down(name: &str) -> Result<()> {
@@ -189,7 +237,7 @@ fn down(name: &str) -> Result<()> {
         progress(&format!("taking lab '{name}' down"));
         Lab::down(name)
     })?;
-    println!("lab '{name}' {}", if found { "is down" } else { "was not up" });
+    say(format_args!("lab '{name}' {}", if found { "is down" } else { "was not up" }));
     Ok(())
 }
 
@@ -216,7 +264,7 @@ fn with_spinner<T>(work: impl FnOnce(Box<dyn FnMut(&str)>) -> Result<T>) -> Resu
 
 fn status(status: &LabStatus, json: bool) {
     if json {
-        println!("{}", serde_json::to_string_pretty(status).unwrap_or_default());
+        say(serde_json::to_string_pretty(status).unwrap_or_default());
         return;
     }
     let kind = match (&status.port_kind, &status.port_kind_reason) {
@@ -225,11 +273,16 @@ fn status(status: &LabStatus, json: bool) {
     };
     let state = if status.ready { "up" } else { "being built" };
     let user = if status.user_namespace { " in a user namespace" } else { "" };
-    println!(
+    say(format_args!(
         "lab {} ({}): {state}{user}, init is process {}{kind}",
         status.name, status.topology, status.init.pid
-    );
-    println!("{}", table(status));
+    ));
+    say(table(status));
+}
+
+/// A line for the user. One who reads no further, as `head`, is no error.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(stdout(), "{text}");
 }
 
 fn table(status: &LabStatus) -> Table {

@@ -14,6 +14,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::command::say;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupts;
 use crate::lab::{Lab, UpOptions};
@@ -69,7 +70,7 @@ pub(crate) fn run(
     progress("taking the lab down");
     let down = Lab::down(lab.name());
     interrupts.release();
-    println!("{report}");
+    say(&report);
     down?;
     Ok(if report.all_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

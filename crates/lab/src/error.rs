@@ -48,6 +48,16 @@ pub enum LabError {
         /// What there is.
         nodes: String,
     },
+    /// The node has no such interface.
+    #[error("node '{node}' has no interface '{interface}'; its interfaces are {interfaces}")]
+    UnknownInterface {
+        /// The node.
+        node: String,
+        /// What was asked for.
+        interface: String,
+        /// What there is.
+        interfaces: String,
+    },
     /// `sluiced` was not found.
     #[error(
         "the topology has nodes that run sluiced, and it was found neither beside {0} nor in PATH: build it, or give --sluiced PATH"

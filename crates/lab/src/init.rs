@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,6 +19,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stdout, setsid};
 use serde_json::{Map, Value};
+use sluice_control::Request;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as Watch, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
@@ -30,7 +33,7 @@ use crate::state::{DaemonStatus, PortKind, Settings, StateDirectory, Status};
 use crate::topology::{Node, Topology, with_port_kind};
 use crate::{namespaces, network, probe};
 
-/// Between two attempts to connect to a control socket. That a socket accepts cannot be waited for, only tried.
+/// Between two attempts to connect to a control socket. That a socket is there cannot be waited for, only tried.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 /// What a sluiced gets after SIGTERM before SIGKILL.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -177,6 +180,9 @@ impl<'a> Init<'a> {
         let errors = log.try_clone().doing(|| format!("opening the log of {}", node.name))?;
         let mut command = Command::new(sluiced);
         command.arg("--config").arg(&path).arg("--socket").arg(self.state.socket(&node.name));
+        // Every interface of a lab has one XDP program; libxdp's dispatcher of several, which not every kernel loads, would only fill
+        // the log with its failures.
+        command.env("LIBXDP_SKIP_DISPATCHER", "1");
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let child = namespaces.inside(move || {
             command.spawn().doing(|| format!("starting {}", command.get_program().display()))
@@ -185,7 +191,7 @@ impl<'a> Init<'a> {
         Ok(child.id().cast_signed())
     }
 
-    /// Waits until every sluiced accepts on its socket.
+    /// Waits until every sluiced answers on its socket.
     async fn wait_for_daemons(&mut self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_millis(self.settings.ready_timeout_ms);
         for index in 0..self.status.daemons.len() {
@@ -196,7 +202,7 @@ impl<'a> Init<'a> {
                 Ok(None) => continue,
                 Ok(Some(why)) => why,
                 Err(_) => {
-                    format!("did not accept on its socket within {} ms", self.settings.ready_timeout_ms)
+                    format!("did not answer on its socket within {} ms", self.settings.ready_timeout_ms)
                 }
             };
             let log = last_lines(&self.state.log(&node));
@@ -205,14 +211,14 @@ impl<'a> Init<'a> {
         Ok(())
     }
 
-    /// None once the node's socket accepts; how it ended when its process did before.
+    /// None once the node answers, which it does when its ports are open; how it ended when its process did before.
     async fn wait_for(&mut self, node: &str) -> Option<String> {
         let socket = self.state.socket(node);
         let mut again = interval(CONNECT_INTERVAL);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             again.tick().await;
-            if UnixStream::connect(&socket).await.is_ok() {
+            if answers(&socket).await.is_ok() {
                 return None;
             }
             // A status that cannot be saved shows again when everything is ready.
@@ -277,6 +283,18 @@ impl<'a> Init<'a> {
 
     fn save(&self) -> Result<()> {
         self.state.write("status.json", &self.status)
+    }
+}
+
+/// Asks a node who it is and waits for the answer, whatever it says.
+async fn answers(socket: &Path) -> io::Result<()> {
+    let mut request = serde_json::to_vec(&Request::GetStatus)?;
+    request.push(b'\n');
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_all(&request).await?;
+    match BufReader::new(stream).read_until(b'\n', &mut Vec::new()).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 

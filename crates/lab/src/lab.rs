@@ -12,12 +12,11 @@ use serde_json::Value;
 
 use crate::error::{LabError, Result, While};
 use crate::event::Event;
-use crate::init;
 use crate::interrupt::Interrupts;
 use crate::process::ProcessIdentity;
-use crate::program;
 use crate::state::{self, PortKind, Settings, StateDirectory, Status};
 use crate::topology::{Node, Topology};
+use crate::{init, network, program};
 
 /// How a lab is brought up.
 #[derive(Clone, Debug)]
@@ -30,7 +29,7 @@ pub struct UpOptions {
     pub sluiced: Option<PathBuf>,
     /// Kind of the data path's ports; none: AF_XDP where it works, else AF_PACKET.
     pub port_kind: Option<PortKind>,
-    /// What all sluiced together get until they accept on their sockets.
+    /// What all sluiced together get until they answer on their sockets.
     pub ready_timeout: Duration,
     /// A program that mounts the lab's command as `lab`; none: the running program.
     pub launcher: Option<PathBuf>,
@@ -61,7 +60,7 @@ pub struct LabStatus {
     pub topology: String,
     /// Its init.
     pub init: ProcessIdentity,
-    /// Whether everything was built and every sluiced accepted.
+    /// Whether everything was built and every sluiced answered.
     pub ready: bool,
     /// Whether it has its own user namespace.
     pub user_namespace: bool,
@@ -110,7 +109,7 @@ pub struct InterfaceStatus {
 }
 
 impl Lab {
-    /// Builds a lab and waits until every sluiced accepts on its control socket. Remains of a lab of this name that died are
+    /// Builds a lab and waits until every sluiced answers on its control socket. Remains of a lab of this name that died are
     /// removed first; when building fails everything is removed again. `progress` hears of every step.
     ///
     /// # Errors
@@ -203,14 +202,33 @@ impl Lab {
         command
     }
 
-    /// Sets an interface of a node up or down.
+    /// Sets an interface of a node up or down. The kernel forgets the IPv6 addresses of an interface that goes down and the routes
+    /// through it; with `up` it gets those of the topology again.
     ///
     /// # Errors
-    /// [`LabError::UnknownNode`], or [`LabError::Program`] with what `ip` says.
+    /// [`LabError::UnknownNode`], [`LabError::UnknownInterface`], or [`LabError::Step`] with what `ip` says.
     pub fn set_link(&self, node: &str, interface: &str, up: bool) -> Result<()> {
-        self.node(node)?;
-        let state = if up { "up" } else { "down" };
-        program::run(self.command(node, "ip").args(["link", "set", "dev", interface, state]), "").map(drop)
+        let node = self.node(node)?;
+        let there = self.interfaces(node).unwrap_or_default();
+        if interface != "lo" && !there.iter().any(|candidate| candidate.name == interface) {
+            return Err(LabError::UnknownInterface {
+                node: node.name.clone(),
+                interface: interface.into(),
+                interfaces: there.iter().map(|there| there.name.as_str()).collect::<Vec<_>>().join(", "),
+            });
+        }
+        let (state, lines) = match up {
+            true => ("up", network::set_up(node, interface)),
+            false => ("down", vec![format!("link set dev {interface} down")]),
+        };
+        let mut command = self.command(&node.name, "ip");
+        program::run(command.args(["-batch", "-"]), &(lines.join("\n") + "\n")).map(drop).map_err(|error| {
+            let why = match error {
+                LabError::Program { stderr, .. } => stderr,
+                other => other.to_string(),
+            };
+            LabError::Step(format!("{interface} of node '{}' could not be set {state}: {why}", node.name))
+        })
     }
 
     /// The lab as it is now.

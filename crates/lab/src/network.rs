@@ -13,7 +13,7 @@ use crate::error::{LabError, Result, While};
 use crate::namespaces::NodeNamespaces;
 use crate::process::ProcessIdentity;
 use crate::program::{batch, run};
-use crate::topology::{Link, Node, Topology, Vxlan};
+use crate::topology::{Link, Node, Route, Topology, Vxlan};
 
 /// Set in every namespace before its interfaces exist: the kernel copies some of the machine's own values into a new namespace,
 /// and duplicate address detection would hold every IPv6 address back for a second.
@@ -109,11 +109,25 @@ fn data_path_parameters(node: &Node) -> Vec<(String, &'static str)> {
     interfaces.map(|interface| (format!("net.ipv6.conf.{}.disable_ipv6", interface.name), "1")).collect()
 }
 
+/// What sets an interface up, and gives it back what the kernel took when it went down: its IPv6 addresses, and the node's routes
+/// through it.
+pub(crate) fn set_up(node: &Node, name: &str) -> Vec<String> {
+    let interfaces = node.interfaces.iter().map(|interface| (&interface.name, &interface.addresses));
+    let bridges = node.bridges.iter().map(|bridge| (&bridge.name, &bridge.addresses));
+    let addresses: Vec<_> = interfaces
+        .chain(bridges)
+        .filter(|(own, _)| *own == name)
+        .flat_map(|(_, addresses)| addresses)
+        .collect();
+    let through = |route: &&Route| addresses.iter().any(|address| address.contains(&route.via));
+    let mut lines = vec![format!("link set dev {name} up")];
+    lines.extend(addresses.iter().map(|address| set_address("replace", name, address)));
+    lines.extend(node.routes.iter().filter(through).map(|route| set_route("replace", route)));
+    lines
+}
+
 fn addresses(node: &Node) -> Vec<String> {
-    let add = |name: &str, address: &IpNet| {
-        let flags = if address.addr().is_ipv6() { " nodad" } else { "" };
-        format!("address add {address} dev {name}{flags}")
-    };
+    let add = |name: &str, address: &IpNet| set_address("add", name, address);
     let mut lines = vec!["link set dev lo up".to_string()];
     for interface in &node.interfaces {
         lines.extend(interface.addresses.iter().map(|address| add(&interface.name, address)));
@@ -136,7 +150,16 @@ fn flood_lists(node: &Node) -> Vec<String> {
 }
 
 fn routes(node: &Node) -> Vec<String> {
-    node.routes.iter().map(|route| format!("route add {} via {}", route.prefix, route.via)).collect()
+    node.routes.iter().map(|route| set_route("add", route)).collect()
+}
+
+fn set_address(how: &str, interface: &str, address: &IpNet) -> String {
+    let flags = if address.addr().is_ipv6() { " nodad" } else { "" };
+    format!("address {how} {address} dev {interface}{flags}")
+}
+
+fn set_route(how: &str, route: &Route) -> String {
+    format!("route {how} {} via {}", route.prefix, route.via)
 }
 
 fn rate_limits(node: &Node, ends: &[(usize, &Link)]) -> Vec<String> {
@@ -202,6 +225,31 @@ mod tests {
         topology.links[0].rate = Some(1_000_000);
         let n = topology.nodes.iter().position(|node| node.name == "tester").unwrap();
         assert!(rate_limits(&topology.nodes[n], &ends(&topology, n))[0].contains("burst 65536"));
+    }
+
+    #[test]
+    fn interface_that_goes_up_gets_its_addresses_and_only_its_routes() {
+        let topology = Topology::load("demo").unwrap();
+        let tor = topology.node("tor").unwrap();
+        assert_eq!(
+            set_up(tor, "uplink"),
+            [
+                "link set dev uplink up",
+                "address replace 198.51.100.1/30 dev uplink",
+                "address replace 2001:db8:0:100::1/64 dev uplink nodad",
+                "route replace 10.10.0.0/16 via 198.51.100.2",
+                "route replace 100.64.0.0/16 via 198.51.100.2",
+                "route replace 2001:db8:10::/48 via 2001:db8:0:100::2",
+            ]
+        );
+        assert_eq!(
+            set_up(tor, "tep-edges"),
+            ["link set dev tep-edges up", "address replace 172.16.0.1/24 dev tep-edges"]
+        );
+        // One of the data path, and one that no topology knows.
+        let host = topology.node("host-1").unwrap();
+        assert_eq!(set_up(host, "fp-eth0"), ["link set dev fp-eth0 up"]);
+        assert_eq!(set_up(host, "tap0"), ["link set dev tap0 up"]);
     }
 
     #[test]

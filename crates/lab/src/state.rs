@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) sluiced: Option<PathBuf>,
     /// Port kind that was asked for; none: probe.
     pub(crate) port_kind: Option<PortKind>,
-    /// Milliseconds that each sluiced gets to accept on its socket.
+    /// Milliseconds that all sluiced together get to answer on their sockets.
     pub(crate) ready_timeout_ms: u64,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Status {
-    /// Whether everything is built and every sluiced accepted.
+    /// Whether everything is built and every sluiced answered.
     pub(crate) ready: bool,
     /// Whether the lab has its own user namespace.
     pub(crate) user_namespace: bool,

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use support::{As, HOST, PAIR, Runner, text, until, with};
 
-/// A sluiced that never accepts.
+/// A sluiced that never listens.
 const SILENT: &str = "#!/bin/sh\necho waiting for the device\nexec sleep 600\n";
 
 fn pid(value: &Value) -> i32 {
@@ -132,8 +132,14 @@ fn failing_daemon(lab: &mut Runner) {
     assert!(!lab.state(&name).exists());
 
     let error = up(&lab.file("silent", SILENT), "1");
-    assert!(error.contains("did not accept on its socket within 1000 ms"), "{error}");
+    assert!(error.contains("did not answer on its socket within 1000 ms"), "{error}");
     assert!(error.contains("waiting for the device"), "{error}");
+    assert!(!lab.state(&name).exists());
+
+    // A socket that accepts is not enough: a node listens before its ports are open.
+    let stub = lab.example("stub_node");
+    let error = up(&lab.file("mute", &format!("#!/bin/sh\nexec {stub} --silent \"$@\"\n")), "1");
+    assert!(error.contains("did not answer on its socket within 1000 ms"), "{error}");
     assert!(!lab.state(&name).exists());
 
     let error = up("/nonexistent/sluiced", "1");
@@ -214,7 +220,7 @@ fn up_cleans_what_a_dead_lab_left_as_user() {
     with(As::User, stale);
 }
 
-/// `up` that waits for a sluiced that never accepts; the lab stands half built.
+/// `up` that waits for a sluiced that never listens; the lab stands half built.
 fn half_way(lab: &mut Runner, purpose: &str) -> (String, std::process::Child) {
     let (file, silent) = (lab.file("host.yaml", HOST), lab.file("silent", SILENT));
     let name = lab.name(purpose);

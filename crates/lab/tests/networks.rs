@@ -196,12 +196,132 @@ fn links(lab: &mut Runner) {
     assert!(!reaches("1"));
     lab.ok(&["link", "--name", &name, "b", "eth0", "up"]);
     assert!(reaches("5"));
-    assert!(lab.refused(&["link", "--name", &name, "b", "eth9", "up"]).contains("eth9"));
+    let refused = lab.refused(&["link", "--name", &name, "b", "eth9", "down"]);
+    assert_eq!(refused, "node 'b' has no interface 'eth9'; its interfaces are eth0\n");
 }
 
 #[test]
-fn links_go_down_and_up() {
+fn links_go_down_and_up_as_root() {
     with(As::Root, links);
+}
+
+#[test]
+fn links_go_down_and_up_as_user() {
+    with(As::User, links);
+}
+
+/// Addresses and routes of a node, one a line. Link-local ones are the kernel's own matter.
+fn addressing(lab: &Runner, name: &str, node: &str) -> Vec<String> {
+    let script = "ip -oneline address show; ip route show; ip -6 route show";
+    let output = lab.exec(name, node, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", text(&output));
+    // The state of a link follows it a moment later.
+    let line = |line: &str| line.replace(" linkdown", "").trim().to_string();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<_> = output.lines().filter(|line| !line.contains("fe80::")).map(line).collect();
+    lines.sort();
+    lines
+}
+
+fn links_come_back_whole(lab: &mut Runner) {
+    let name = lab.up("whole", "linux", &[]);
+    let link = |node: &str, interface: &str, state: &str| {
+        lab.ok(&["link", "--name", &name, node, interface, state]);
+    };
+    for (node, interface, lost) in [
+        ("tor", "uplink", ["10.10.0.0/16", "2001:db8:10::/48", "2001:db8:0:100::1/64"]),
+        (
+            "web-1",
+            "eth0",
+            ["default via 10.10.10.1", "default via 2001:db8:10:10::1", "2001:db8:10:10::11/64"],
+        ),
+    ] {
+        let before = addressing(lab, &name, node);
+        link(node, interface, "down");
+        let meanwhile = addressing(lab, &name, node).join("\n");
+        let whole = before.join("\n");
+        for lost in lost {
+            assert!(
+                whole.contains(lost) && !meanwhile.contains(lost),
+                "{lost} in {whole}\nand then\n{meanwhile}"
+            );
+        }
+        link(node, interface, "up");
+        assert_eq!(addressing(lab, &name, node), before);
+        // Nothing is there twice after another one.
+        link(node, interface, "up");
+        assert_eq!(addressing(lab, &name, node), before);
+    }
+    // Both ends of a link, of which the first comes up without a carrier.
+    let before = addressing(lab, &name, "tor");
+    for state in ["down", "up"] {
+        link("tor", "uplink", state);
+        link("edge-1", "fp-eth1", state);
+    }
+    assert_eq!(addressing(lab, &name, "tor"), before);
+    for (from, to) in
+        [("tester", "10.10.20.12"), ("tester", "2001:db8:10:10::11"), ("web-1", "2001:db8:0:2::10")]
+    {
+        // The kernel may take a second to tell that a link has its carrier again.
+        let output = lab.exec(&name, from, &["ping", "-c", "1", "-w", "5", to]);
+        assert!(output.status.success(), "{from} to {to}: {}", text(&output));
+    }
+}
+
+#[test]
+fn links_come_back_with_their_addresses_and_routes_as_root() {
+    with(As::Root, links_come_back_whole);
+}
+
+#[test]
+fn links_come_back_with_their_addresses_and_routes_as_user() {
+    with(As::User, links_come_back_whole);
+}
+
+fn next_steps(lab: &mut Runner) {
+    let name = lab.name("steps");
+    let told = lab.ok(&["up", "--topology", "linux", "--name", &name]);
+    let lines: Vec<_> = told.lines().skip_while(|line| *line != "try:").skip(1).collect();
+    assert_eq!(lines.len(), 3, "{told}");
+    assert!(
+        lines[0].contains(" lab exec ") && lines[0].ends_with(" web-1 -- ping -c 3 192.0.2.10"),
+        "{told}"
+    );
+    for line in lines {
+        let mut command = lab.command(&[]);
+        // What is told begins with the program as it was called, and other labs may be up meanwhile.
+        let words: Vec<_> = line.split_whitespace().skip(2).collect();
+        command.args(&words[..1]);
+        if !line.contains("--name") {
+            command.args(["--name", &name]);
+        }
+        let output = command.args(&words[1..]).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", text(&output));
+    }
+    assert!(lab.refused(&["status", "--name", &name]).contains("is not up"));
+}
+
+/// Who reads no further than the first line gets no complaint.
+fn closed_output(lab: &mut Runner) {
+    let file = lab.file("pair.yaml", PAIR);
+    let name = lab.name("closed");
+    for arguments in [&["up", "--topology", &file, "--name", &name][..], &["status", "--name", &name]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = lab.command(arguments).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {}", text(&output));
+    }
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_error() {
+    with(As::Root, closed_output);
+}
+
+#[test]
+fn commands_that_up_suggests_work() {
+    with(As::Root, next_steps);
 }
 
 fn two_at_once(lab: &mut Runner) {

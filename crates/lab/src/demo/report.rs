@@ -16,6 +16,7 @@ const LINES: usize = 6;
 #[derive(Default)]
 pub(super) struct Report {
     rows: Vec<Row>,
+    notes: Vec<&'static str>,
 }
 
 struct Row {
@@ -36,6 +37,13 @@ impl Report {
     /// A check that this machine cannot make.
     pub(super) fn cannot(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.rows.push(Row { passed: None, what: what.into(), found: why.into() });
+    }
+
+    /// What a reader of the table has to know, below it; the same is said once.
+    pub(super) fn note(&mut self, text: &'static str) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
     }
 
     /// Whether there were checks and none failed.
@@ -63,6 +71,7 @@ impl fmt::Display for Report {
         let count = |passed| self.rows.iter().filter(|row| row.passed == passed).count();
         let (passed, failed, open) = (count(Some(true)), count(Some(false)), count(None));
         writeln!(f, "{table}")?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
         write!(f, "{passed} passed, {failed} failed, {open} could not be judged here")
     }
 }
@@ -99,9 +108,12 @@ mod tests {
         assert!(!report.all_passed());
         report.add("echo", Ok("0.1 ms".into()));
         assert!(report.all_passed());
+        report.note("about rates");
+        report.note("about rates");
         report.add("trace", Err(LabError::Step("no answer".into())));
         assert!(!report.all_passed());
         let text = report.to_string();
+        assert_eq!(text.matches("about rates\n").count(), 1, "{text}");
         assert!(
             text.contains("✓") && text.contains("✗") && text.contains("1 passed, 1 failed, 1 could not"),
             "{text}"
