@@ -133,7 +133,8 @@ pub(crate) enum Command {
   sluice lab demo                        build the demonstration, measure it, remove it
   sluice lab up --topology demo          build a lab and leave it up
   sluice lab status                      its nodes and their control sockets
-  sluice lab exec vm-1 ping 10.10.30.10  run a program in a node")]
+  sluice lab exec web-1 -- ping 192.0.2.10
+                                         run a program in a node")]
     Lab(sluice_lab::LabArguments),
     /// Measure a node, or other data planes beside it
     #[command(after_help = "Examples:
@@ -341,7 +342,7 @@ pub(crate) enum Start {
 pub(crate) enum CaptureOf {
     /// A port, until `count` frames are written or Ctrl-C
     #[command(
-        override_usage = "sluice start capture interface <PORT> file <FILE> [count <N>] [direction input|output|dual]",
+        override_usage = "sluice start capture interface <PORT> file <FILE> [count <N>] [direction input|output|dual] [--overwrite]",
         after_help = "Examples:
   sluice start capture interface fp-eth0 file uplink.pcap
   sluice start capture interface fp-eth0 direction output count 100 file /tmp/out.pcap"

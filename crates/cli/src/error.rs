@@ -83,6 +83,9 @@ pub(crate) enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// A capture would replace a file.
+    #[error("{0} is there already; name another file, or add --overwrite to replace it")]
+    FileExists(PathBuf),
     /// The user did not agree.
     #[error("not restarted")]
     NotConfirmed,

@@ -90,6 +90,7 @@ fn get(what: Get, target: &Target, vrf: Option<u16>) -> Result<Answer, CliError>
             Some(DataplanePart::FlowCache { part: FlowCachePart::Stats }) => Request::GetFlowCacheStats,
         },
         Get::LogicalSwitches => Request::GetLogicalSwitches,
+        Get::Workloads => Request::GetWorkloads,
         Get::LogicalRouters => Request::GetLogicalRouters,
         Get::Route { router } => match (router, vrf) {
             (None, Some(vrf)) => return router_table(RouterTable::Route, vrf, target),

@@ -5,7 +5,7 @@
 //!                                                          view:    lines with 'ring'
 //! ```
 //!
-//! A shell's own `|` never arrives here, so a whole line may be given as one quoted argument, or the pipe as an argument of its own.
+//! A shell's own `|` never arrives here, so a whole line may be given as one quoted argument, or the pipe with its filter, or the pipe alone.
 
 use crate::error::CliError;
 
@@ -85,7 +85,7 @@ pub(crate) fn split(words: Vec<String>) -> Result<(Vec<String>, View), CliError>
     Ok((command, view))
 }
 
-/// Arguments of the process as words: the first one that is no option may be a whole line.
+/// Arguments of the process as words: the first one that is no option may be a whole line, one that begins with a pipe a filter.
 ///
 /// Arguments of `lab` are left alone, since they may hold a program's own.
 pub(crate) fn from_arguments(arguments: Vec<String>) -> Result<(Vec<String>, View), CliError> {
@@ -103,7 +103,13 @@ pub(crate) fn from_arguments(arguments: Vec<String>) -> Result<(Vec<String>, Vie
         split_up.extend(rest);
         return Ok((split_up, View::default()));
     }
-    split_up.extend(rest);
+    for argument in rest {
+        if argument.trim_start().starts_with('|') {
+            split_up.extend(words(&argument)?);
+        } else {
+            split_up.push(argument);
+        }
+    }
     split(split_up)
 }
 
@@ -171,7 +177,10 @@ mod tests {
     #[test]
     fn a_line_may_be_one_argument_or_many() {
         let expected = (owned(&["--node", "edge-1", "get", "status"]), view(false, &["up"]));
-        let arguments: [&[&str]; 4] = [
+        let arguments: [&[&str]; 7] = [
+            &["--node", "edge-1", "get", "status", "| find up"],
+            &["--node", "edge-1", "get", "status", "|find up"],
+            &["--node", "edge-1", "get status", " | find 'up'"],
             &["--node", "edge-1", "get status | find up"],
             &["--node", "edge-1", "get status", "|", "find", "up"],
             &["--node", "edge-1", "get", "status", "|", "find", "up"],

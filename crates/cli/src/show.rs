@@ -21,6 +21,7 @@ pub(crate) fn show(answer: &Answer) -> Result<Output, CliError> {
         Answer::FlowCacheConfig(answer) => dataplane::flow_cache_config(answer),
         Answer::FlowCacheStats(answer) => dataplane::flow_cache_stats(answer),
         Answer::LogicalSwitches(answer) => overlay::logical_switches(answer),
+        Answer::Workloads(answer) => overlay::workloads(answer),
         Answer::LogicalRouters(answer) => routing::logical_routers(answer),
         Answer::Routes(answer) => routing::routes(answer),
         Answer::Forwarding(answer) => routing::forwarding(answer),
@@ -59,6 +60,7 @@ fn status(status: &Status) -> Vec<Block> {
         ("Pid", status.pid.to_string()),
         ("Uptime", duration(status.uptime_s)),
         ("Generation", status.generation.to_string()),
+        ("Data plane", status.dataplane.to_string()),
     ])]
 }
 

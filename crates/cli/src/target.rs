@@ -138,28 +138,38 @@ fn nodes() -> Result<Vec<Found>, CliError> {
     let mut all = nodes_in(&directory, None).map_err(|source| {
         CliError::system(format!("cannot look for nodes in {}", directory.display()), source)
     })?;
-    let labs = lab_directory();
-    let mut names: Vec<String> = entries(&labs)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|lab| lab.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    for lab in names {
-        // A lab that goes down right now is no error.
-        all.extend(nodes_in(&labs.join(&lab).join("run"), Some(&lab)).unwrap_or_default());
+    for labs in lab_directories() {
+        let mut names: Vec<String> = entries(&labs)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|lab| lab.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        for lab in names {
+            // A lab that goes down right now is no error.
+            all.extend(nodes_in(&labs.join(&lab).join("run"), Some(&lab)).unwrap_or_default());
+        }
     }
     Ok(all)
 }
 
-/// Where labs have their directories, as the lab itself chooses it; below the run directory where that is named.
-fn lab_directory() -> PathBuf {
-    let user = metadata("/proc/self").map_or(0, |process| process.uid());
-    if std::env::var_os("SLUICE_RUN_DIR").is_some() || user == 0 {
-        return run_directory().join("lab");
+/// Where labs have their directories: those of root, and those of this user, or of every user for root; only below the run directory where
+/// that is named.
+fn lab_directories() -> Vec<PathBuf> {
+    let mut all = vec![run_directory().join("lab")];
+    if std::env::var_os("SLUICE_RUN_DIR").is_some() {
+        return all;
     }
-    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    session.unwrap_or_else(|| PathBuf::from(format!("/run/user/{user}"))).join("sluice/lab")
+    let user = metadata("/proc/self").map_or(0, |process| process.uid());
+    let sessions = if user == 0 {
+        let sessions = entries(Path::new("/run/user")).unwrap_or_default();
+        sessions.iter().map(DirEntry::path).collect()
+    } else {
+        let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        vec![named.unwrap_or_else(|| PathBuf::from(format!("/run/user/{user}")))]
+    };
+    all.extend(sessions.iter().map(|session| session.join("sluice/lab")));
+    all
 }
 
 /// The nodes whose control sockets are in a directory, by name.

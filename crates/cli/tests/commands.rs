@@ -28,13 +28,16 @@ fn settings_are_requests() {
     let run = |line| run(directory.path(), line).succeeded();
     assert_eq!(
         run("set dataplane ring-size rx 1024"),
-        "Rx rings have 1024 descriptors after the next restart.\n"
+        "receive rings will have 1024 descriptors after 'restart service dataplane'; to keep that, write it into the node document\n"
     );
     run("set dataplane ring-size tx 4096");
-    assert_eq!(run("set dataplane flow-cache disabled"), "The flow cache is disabled.\n");
+    assert_eq!(
+        run("set dataplane flow-cache disabled"),
+        "the flow cache is disabled: every packet is decided afresh\n"
+    );
     assert_eq!(
         run("set dataplane flow-cache enabled --json"),
-        "{\n  \"done\": \"The flow cache is enabled.\"\n}\n"
+        "{\n  \"done\": \"the flow cache is enabled\"\n}\n"
     );
     assert_eq!(
         node.requests(),
@@ -55,7 +58,7 @@ fn a_restart_without_a_terminal_needs_yes() {
     assert!(error.contains("--yes"), "{error}");
     assert_eq!(node.requests(), []);
     let done = run(directory.path(), "restart service dataplane --yes").succeeded();
-    assert_eq!(done, "The data plane was restarted in 0.8 s.\n");
+    assert_eq!(done, "the data plane was restarted\n");
     assert_eq!(node.requests(), [Request::RestartDataplane]);
 }
 
@@ -200,15 +203,30 @@ fn a_capture_ends_with_its_count() {
             file,
             count: Some(4200),
             direction: CaptureDirection::Input,
+            overwrite: false,
         }]
     );
     let error = run(directory.path(), "start capture interface fp-eth0 count 5").failed(2);
     assert!(error.contains("add 'file FILE'"), "{error}");
 }
 
+#[test]
+fn a_capture_does_not_replace_a_file_unasked() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = FakeNode::start(directory.path(), "edge-1");
+    let file = directory.path().join("a.pcap");
+    std::fs::write(&file, "the only copy").unwrap();
+    let line = format!("start capture interface fp-eth0 file {} count 4200", file.display());
+    let error = run(directory.path(), &line).failed(1);
+    assert!(error.contains("is there already; name another file, or add --overwrite"), "{error}");
+    assert_eq!(node.requests(), []);
+    run(directory.path(), &format!("{line} --overwrite")).succeeded();
+    assert_eq!(node.requests().len(), 1);
+}
+
 fn start_capture(directory: &std::path::Path) -> Child {
     sluice(directory)
-        .args("start capture interface fp-eth0 file /tmp/all.pcap".split(' '))
+        .args("start capture interface fp-eth0 file /nowhere/all.pcap".split(' '))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -224,7 +242,7 @@ fn interrupting_a_capture_prints_what_it_has() {
     let directory = tempfile::tempdir().unwrap();
     let node = FakeNode::reacting(directory.path(), "edge-1", |_| {
         Reaction::ReplyAtEnd(Box::new(Reply::Answer(Answer::Captured(answers::captured(
-            "/tmp/all.pcap".into(),
+            "/nowhere/all.pcap".into(),
         )))))
     });
     let child = start_capture(directory.path());
@@ -233,7 +251,7 @@ fn interrupting_a_capture_prints_what_it_has() {
     assert_eq!(node.events.recv_timeout(PATIENCE), Ok(Event::End));
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("4,200 frames in /tmp/all.pcap"));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("4,200 frames in /nowhere/all.pcap"));
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn gets() -> Vec<(&'static str, Request)> {
         ("get dataplane flow-cache config", Request::GetFlowCacheConfig),
         ("get dataplane flow-cache stats", Request::GetFlowCacheStats),
         ("get logical-switches", Request::GetLogicalSwitches),
+        ("get workloads", Request::GetWorkloads),
         ("get logical-routers", Request::GetLogicalRouters),
         ("get route", Request::GetRoute { router: None }),
         ("get route t0", Request::GetRoute { router: Some("t0".into()) }),
@@ -132,7 +133,7 @@ fn a_vrf_is_one_of_the_gateways_of_its_name() {
     let forwarding = run(directory.path(), "vrf 1 get forwarding").succeeded();
     assert!(forwarding.contains("blackhole"), "{forwarding}");
     let error = run(directory.path(), "vrf 9 get route").failed(1);
-    assert_eq!(error, "error: there is no VRF 9; the node has 0 (tunnel), 1 (t0), 2 (t0), 3 (t1)\n");
+    assert_eq!(error, "error: there is no VRF 9; the node has 0 (TUNNEL), 1 (t0), 2 (t0), 3 (t1)\n");
     let error = run(directory.path(), "vrf 1").failed(2);
     assert!(error.contains("'vrf 1 get route'"), "{error}");
 }

@@ -4,9 +4,14 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
+use nix::unistd::geteuid;
 use sluice_control::Reply;
 use support::{FakeNode, Reaction, hang_up, ran, run, sluice};
 
@@ -148,7 +153,7 @@ fn what_the_node_refuses_is_told_in_its_words() {
     let directory = tempfile::tempdir().unwrap();
     let _node = FakeNode::start(directory.path(), "edge-1");
     let error = run(directory.path(), "get route t9").failed(1);
-    assert_eq!(error, "error: there is no gateway 't9'; there are t0 and t1\n");
+    assert_eq!(error, "error: there is no gateway 't9'; this node has t0, t1\n");
 }
 
 #[test]
@@ -190,4 +195,32 @@ fn wrong_usage_is_told_apart_from_failure() {
     assert!(run("--help").succeeded().contains("Examples:"));
     assert_eq!(run("version").succeeded(), concat!("sluice ", env!("CARGO_PKG_VERSION"), "\n"));
     assert_eq!(run("--version").succeeded(), run("version").succeeded());
+}
+
+#[test]
+fn who_may_not_use_the_socket_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = FakeNode::start(directory.path(), "edge-1");
+    std::fs::set_permissions(&node.socket, Permissions::from_mode(0o600)).unwrap();
+    let mut command = sluice(directory.path());
+    if geteuid().is_root() {
+        // Root may use every socket: as nobody then, who has to get at the program and the folder.
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let program = directory.path().join("sluice");
+        std::fs::copy(command.get_program(), &program).unwrap();
+        let mut other = Command::new(&program);
+        other.env("SLUICE_RUN_DIR", directory.path()).env_remove("SLUICE_SOCKET").uid(65_534).gid(65_534);
+        command = other;
+    } else {
+        std::fs::set_permissions(&node.socket, Permissions::from_mode(0o000)).unwrap();
+    }
+    let error = ran(command.args(["get", "status"])).failed(1);
+    assert_eq!(
+        error,
+        format!(
+            "error: this user may not use the control socket {}; run the command as root, or as the user or in the group that the \
+             socket belongs to\n",
+            node.socket.display()
+        )
+    );
 }

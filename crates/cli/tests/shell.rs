@@ -91,6 +91,15 @@ fn tab_completes_commands_and_names_of_the_node() {
     shell.exp_string("rx_q0_packets").unwrap();
     shell.exp_string("edge-1> ").unwrap();
     assert_eq!(node.requests().last(), Some(&Request::GetPhysicalPortStats { name: "fp-eth1".into() }));
+    // Of workloads only those that can send here.
+    press(&mut shell, "trace from \t");
+    shell.exp_string("vm-1 ").unwrap();
+    press(&mut shell, "to 192.0.2.10\n");
+    shell.exp_string("Verdict").unwrap();
+    shell.exp_string("edge-1> ").unwrap();
+    press(&mut shell, "get physical-port fp-eth1 st\t\n");
+    shell.exp_string("rx_q0_packets").unwrap();
+    shell.exp_string("edge-1> ").unwrap();
     // The line before is in the history.
     press(&mut shell, "\u{1b}[A");
     shell.exp_string("get physical-port fp-eth1 st").unwrap();
@@ -179,13 +188,13 @@ fn control_c_ends_a_capture_and_not_the_shell() {
     let mut shell = shell(directory.path());
     for _ in 0..2 {
         shell.exp_string("edge-1> ").unwrap();
-        shell.send_line("start capture interface fp-eth0 file /tmp/all.pcap").unwrap();
+        shell.send_line("start capture interface fp-eth0 file /nowhere/all.pcap").unwrap();
         shell.exp_string("Ctrl-C ends it").unwrap();
         while !matches!(node.requests().last(), Some(Request::StartCapture { .. })) {
             node.events.recv_timeout(PATIENCE).unwrap();
         }
         shell.send_control('c').unwrap();
-        shell.exp_string("4,200 frames in /tmp/all.pcap").unwrap();
+        shell.exp_string("4,200 frames in /nowhere/all.pcap").unwrap();
     }
     shell.exp_string("edge-1> ").unwrap();
     shell.send_line("exit").unwrap();

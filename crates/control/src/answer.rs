@@ -30,6 +30,8 @@ pub enum Answer {
     FlowCacheStats(Vec<FlowCacheStats>),
     /// To [`crate::Request::GetLogicalSwitches`].
     LogicalSwitches(Vec<LogicalSwitch>),
+    /// To [`crate::Request::GetWorkloads`].
+    Workloads(Vec<Workload>),
     /// To [`crate::Request::GetLogicalRouters`].
     LogicalRouters(Vec<LogicalRouter>),
     /// To [`crate::Request::GetRoute`].
@@ -73,6 +75,33 @@ pub struct Status {
     pub uptime_s: u64,
     /// Number of the configuration in use; every accepted document raises it.
     pub generation: u64,
+    /// Whether the data plane runs.
+    pub dataplane: DataplaneState,
+}
+
+/// Whether the data plane of a node runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case", rename_all_fields = "snake_case")]
+pub enum DataplaneState {
+    /// Its ports are open and its workers forward.
+    Running,
+    /// No port is open: a restart failed, and the ports that were open could not be opened again.
+    NotRunning {
+        /// Seconds since then.
+        for_s: u64,
+        /// What failed and what to do.
+        reason: String,
+    },
+}
+
+impl std::fmt::Display for DataplaneState {
+    /// As in the CLI: `running`, or since when it is not and why.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Running => formatter.write_str("running"),
+            Self::NotRunning { for_s, reason } => write!(formatter, "not running for {for_s} s: {reason}"),
+        }
+    }
 }
 
 /// Rings, cores, memory and devices.
@@ -211,6 +240,25 @@ pub struct LogicalSwitch {
     pub remote_workloads: u32,
 }
 
+/// A workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Name.
+    pub name: String,
+    /// Segment.
+    pub segment: String,
+    /// MAC address.
+    pub mac: String,
+    /// IP addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The port of this node that it is on; none: on another node.
+    pub port: Option<String>,
+    /// VLAN on that port, if tagged.
+    pub vlan: Option<u16>,
+    /// TEP of the other node that it is on; none: on this node.
+    pub remote_tep: Option<IpAddr>,
+}
+
 /// A gateway.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogicalRouter {
@@ -326,7 +374,7 @@ pub struct PhysicalPortStats {
     pub tx_bytes: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Packets dropped because the transmit ring was full.
+    /// Packets that the port was to send and did not take: its transmit ring was full or its link down.
     pub tx_drops: u64,
     /// Further counters of the driver, by name.
     pub extended: Vec<(String, u64)>,

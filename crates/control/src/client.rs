@@ -26,6 +26,14 @@ pub enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// A node listens, and this user may not use its socket.
+    #[error(
+        "this user may not use the control socket {path}; run the command as root, or as the user or in the group that the socket belongs to"
+    )]
+    Permission {
+        /// The socket.
+        path: PathBuf,
+    },
     /// Somebody listens and does not answer in time.
     #[error(
         "the node on {path} did not answer within {} s; look whether its process still runs and what its log says, or wait longer with \
@@ -95,7 +103,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ClientError::Connect`] where nobody listens, [`ClientError::Timeout`] where somebody does and takes no connection.
+    /// [`ClientError::Connect`] where nobody listens, [`ClientError::Permission`] where the user may not, [`ClientError::Timeout`] where somebody does and takes no connection.
     pub fn connect_within(path: &Path, timeout: Duration) -> Result<Self, ClientError> {
         let connected = || {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -109,6 +117,9 @@ impl Client {
                 Ok(Self { stream: BufReader::new(UnixStream::from(socket)), path: path.to_owned(), timeout })
             }
             Err(error) if is_timeout(&error) => Err(ClientError::Timeout { path: path.to_owned(), timeout }),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                Err(ClientError::Permission { path: path.to_owned() })
+            }
             Err(source) => Err(ClientError::Connect { path: path.to_owned(), source }),
         }
     }

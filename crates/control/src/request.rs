@@ -21,6 +21,8 @@ pub enum Request {
     GetFlowCacheStats,
     /// Segments and transit segments: [`crate::Answer::LogicalSwitches`].
     GetLogicalSwitches,
+    /// Workloads on this node and on others: [`crate::Answer::Workloads`].
+    GetWorkloads,
     /// Gateways: [`crate::Answer::LogicalRouters`].
     GetLogicalRouters,
     /// Routing table: [`crate::Answer::Routes`].
@@ -82,6 +84,9 @@ pub enum Request {
         /// Which frames.
         #[serde(default)]
         direction: CaptureDirection,
+        /// Whether a file that is there already, and is not empty, is replaced; otherwise the capture is refused.
+        #[serde(default)]
+        overwrite: bool,
     },
     /// Follows a packet through the pipeline: [`crate::Answer::Trace`].
     Trace(TracePacket),

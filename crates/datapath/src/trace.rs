@@ -318,10 +318,8 @@ impl Names<'_> {
                     Egress::Tunnel { tunnel, .. } => {
                         let tunnel = self.0.tunnel(tunnel);
                         let (vni, local, remote) = (tunnel.vni, tunnel.local, tunnel.remote);
-                        format!(
-                            "encapsulate ({:?}, VNI {vni}, {local} to {remote}){ttl}",
-                            tunnel.encapsulation
-                        )
+                        let encapsulation = tunnel.encapsulation;
+                        format!("encapsulate ({encapsulation}, VNI {vni}, {local} to {remote}){ttl}")
                     }
                 }
             }

@@ -2,12 +2,11 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::marker::PhantomData;
 
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::{CoreError, Eal, ffi};
@@ -17,19 +16,13 @@ use crate::{CoreError, Eal, ffi};
 pub struct CoreSet(Vec<usize>);
 
 impl CoreSet {
-    /// The cores on which threads of this process may run: online, and in its cpuset where the system tells.
+    /// The cores on which this process may run: what `taskset`, systemd's `AllowedCPUs=` or a container left of those that are online.
+    ///
+    /// It is the main thread's affinity, since the others are pinned to cores of their own. An EAL that is started with a main core narrows
+    /// it to that core: ask before.
     pub fn available() -> Self {
-        let allowed =
-            fs::read_to_string("/sys/fs/cgroup/cpuset.cpus.effective").ok().map(|text| parse_list(&text));
-        let online = fs::read_to_string("/sys/devices/system/cpu/online")
-            .map(|text| parse_list(&text))
-            .unwrap_or_default();
-        match allowed {
-            Some(allowed) if !allowed.is_empty() => {
-                Self(online.into_iter().filter(|core| allowed.contains(core)).collect())
-            }
-            _ => Self(online),
-        }
+        let Ok(allowed) = sched_getaffinity(Pid::this()) else { return Self(Vec::new()) };
+        Self((0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect())
     }
 
     /// Whether `core` is one of them.
@@ -57,15 +50,6 @@ impl fmt::Display for CoreSet {
         }
         Ok(())
     }
-}
-
-/// Parses a Linux list of cores, `0-3,8`; parts that are no numbers are left out.
-fn parse_list(text: &str) -> Vec<usize> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
 }
 
 /// Pins the calling thread to one core.
@@ -134,9 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_cores_read_and_write_as_linux_does() {
-        assert_eq!(parse_list("0-3,8\n"), [0, 1, 2, 3, 8]);
-        assert!(parse_list("").is_empty());
+    fn lists_of_cores_are_written_as_linux_does() {
         assert_eq!(CoreSet(vec![0, 1, 2, 3, 8]).to_string(), "0-3,8");
         assert_eq!(CoreSet(vec![5]).to_string(), "5");
     }

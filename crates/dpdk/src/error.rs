@@ -58,7 +58,9 @@ pub enum CoreError {
         available: CoreSet,
     },
     /// The kernel did not let the thread move.
-    #[error("the thread could not be pinned to core {core}: {source}")]
+    #[error(
+        "the thread could not be pinned to core {core} ({source}): name another core, or allow the process this one"
+    )]
     Pin {
         /// The core that was asked for.
         core: usize,

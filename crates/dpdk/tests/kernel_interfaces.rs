@@ -79,8 +79,12 @@ fn exchange(pool: &Mempool, left: &mut Queues, right: &mut Queues, frames: &[Vec
 
 fn af_packet(eal: &Eal, pool: &Mempool) {
     veth_pair();
-    let kind =
-        |interface: &str| PortKind::AfPacket { interface: interface.into(), queues: 1, slot_bytes: 2048 };
+    let kind = |interface: &str| PortKind::AfPacket {
+        interface: interface.into(),
+        queues: 1,
+        slot_bytes: 2048,
+        slots: 512,
+    };
     let (left_port, mut left) = start(eal, pool, "left", &kind("left"));
     let (right_port, mut right) = start(eal, pool, "right", &kind("right"));
     common::wait_for_link(&left_port);

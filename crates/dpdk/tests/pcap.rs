@@ -157,12 +157,13 @@ fn ports_that_cannot_be_say_what_is_missing() {
     let sentence =
         refused("a", PortKind::Pcap { receive: None, transmit: "/no-such-folder/out.pcap".into() });
     assert!(sentence.contains("the folder of /no-such-folder/out.pcap does not exist"), "{sentence}");
-    let packet = PortKind::AfPacket { interface: "nothere0".into(), queues: 1, slot_bytes: 2048 };
+    let packet = PortKind::AfPacket { interface: "nothere0".into(), queues: 1, slot_bytes: 2048, slots: 512 };
     let sentence = refused("a", packet);
     assert!(sentence.contains("interface nothere0 does not exist in this network namespace"), "{sentence}");
     let sentence = refused("a", PortKind::AfXdp { interface: "lo,queue_count=9".into(), queues: 1 });
     assert!(sentence.contains("the interface `lo,queue_count=9` cannot be given"), "{sentence}");
-    let sentence = refused("a", PortKind::AfPacket { interface: "lo".into(), queues: 1, slot_bytes: 3000 });
+    let sentence =
+        refused("a", PortKind::AfPacket { interface: "lo".into(), queues: 1, slot_bytes: 3000, slots: 512 });
     assert!(sentence.contains("the slot size is 3000 and must be a power of two"), "{sentence}");
     let sentence = refused("a", PortKind::Pci { address: "ffff:1f:00.0".into() });
     assert!(sentence.contains("there is no PCI device ffff:1f:00.0"), "{sentence}");

@@ -268,6 +268,15 @@ pub enum Encapsulation {
     Vxlan,
 }
 
+impl std::fmt::Display for Encapsulation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Geneve => "Geneve",
+            Self::Vxlan => "VXLAN",
+        })
+    }
+}
+
 /// How broadcast, unknown unicast and multicast reach the other nodes of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -19,6 +19,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 /// Ends on SIGTERM or SIGINT; takes the document again on SIGHUP. Talk to it with `sluice`.
 #[derive(Parser)]
 #[command(
+    name = "sluiced",
     version,
     after_help = "Examples:\n  sluiced --config edge-1.yaml\n  sluiced --config edge-1.yaml --socket /tmp/edge-1.sock --log-format json\n\nEnvironment:\n  SLUICE_LOG      what is logged: error, warn, info (default), debug, trace, or a filter by target\n  SLUICE_RUN_DIR  where control sockets are made, /run/sluice by default"
 )]

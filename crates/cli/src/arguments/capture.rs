@@ -20,6 +20,9 @@ pub(crate) struct CaptureOptions {
     /// `file FILE` (pcap, written by the node), `count N` frames, `direction input|output|dual` (both if left out)
     #[arg(value_name = "OPTION", required = true)]
     words: Vec<String>,
+    /// Replace the file if it is there already
+    #[arg(long)]
+    pub(crate) overwrite: bool,
 }
 
 impl CaptureOptions {
@@ -43,8 +46,12 @@ impl CaptureOptions {
             file.ok_or_else(|| CliError::usage("no file is named to capture into; add 'file FILE'"))?;
         let file = std::path::absolute(&file)
             .map_err(|source| CliError::system(format!("the path of {}", file.display()), source))?;
+        if !self.overwrite && file.symlink_metadata().is_ok() {
+            return Err(CliError::FileExists(file));
+        }
         let direction = direction.unwrap_or_default();
-        Ok(Request::StartCapture { interface: self.port.clone(), file, count, direction })
+        let (interface, overwrite) = (self.port.clone(), self.overwrite);
+        Ok(Request::StartCapture { interface, file, count, direction, overwrite })
     }
 }
 
@@ -80,19 +87,44 @@ mod tests {
 
     fn request(words: &str) -> Result<Request, String> {
         let words = words.split_whitespace().map(str::to_owned).collect();
-        CaptureOptions { port: "fp-eth0".into(), words }.request().map_err(|error| error.to_string())
+        let options = CaptureOptions { port: "fp-eth0".into(), words, overwrite: false };
+        options.request().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_replaced_only_if_that_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.pcap");
+        let options = |overwrite| CaptureOptions {
+            port: "fp-eth0".into(),
+            words: vec!["file".into(), file.to_str().unwrap().into()],
+            overwrite,
+        };
+        assert!(options(false).request().is_ok());
+        std::fs::write(&file, "the only copy").unwrap();
+        let error = options(false).request().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{} is there already; name another file, or add --overwrite to replace it",
+                file.display()
+            )
+        );
+        assert!(options(true).request().is_ok());
+        assert_eq!(std::fs::read(&file).unwrap(), b"the only copy", "the node replaces it, if at all");
     }
 
     #[test]
     fn options_stand_in_any_order() {
         let expected = Request::StartCapture {
             interface: "fp-eth0".into(),
-            file: "/tmp/a.pcap".into(),
+            file: "/nowhere/a.pcap".into(),
             count: Some(9),
             direction: CaptureDirection::Output,
+            overwrite: false,
         };
-        assert_eq!(request("file /tmp/a.pcap count 9 direction output"), Ok(expected.clone()));
-        assert_eq!(request("direction output file /tmp/a.pcap count 9"), Ok(expected));
+        assert_eq!(request("file /nowhere/a.pcap count 9 direction output"), Ok(expected.clone()));
+        assert_eq!(request("direction output file /nowhere/a.pcap count 9"), Ok(expected));
     }
 
     #[test]

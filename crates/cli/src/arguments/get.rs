@@ -24,6 +24,11 @@ pub(crate) enum Get {
   sluice 'get segments | find transit'"
     )]
     LogicalSwitches,
+    /// Workloads with their segments, and where they are
+    #[command(after_help = "Examples:
+  sluice get workloads
+  sluice 'get workloads | find web'")]
+    Workloads,
     /// Gateways with their VRFs
     #[command(
         visible_aliases = ["gateways", "gateway"],
@@ -39,7 +44,8 @@ pub(crate) enum Get {
   sluice get route t0       one gateway
   sluice vrf 1 get route    one gateway, by the number of its VRF
 
-Origins: t0c and t1c connected, t0s and t1s static, isr between service routers.")]
+Origins: t0c and t1c connected, t0s and t1s static, isr between service routers;
+c and s on the transport network (VRF 0).")]
     Route {
         /// The gateway; every gateway if left out
         router: Option<String>,

@@ -27,6 +27,8 @@ enum Next {
     Router,
     /// The number of a VRF.
     Vrf,
+    /// The name of a workload on this node.
+    Workload,
     /// The name of a port.
     Port,
     /// A file.
@@ -49,6 +51,13 @@ impl Assistant {
                 }
                 Ok(Answer::LogicalRouters(routers)) => {
                     routers.into_iter().map(|router| router.vrf.to_string()).collect()
+                }
+                _ => Vec::new(),
+            },
+            Next::Workload => match self.target.ask(&Request::GetWorkloads) {
+                Ok(Answer::Workloads(workloads)) => {
+                    let here = workloads.into_iter().filter(|workload| workload.port.is_some());
+                    here.map(|workload| workload.name).collect()
                 }
                 _ => Vec::new(),
             },
@@ -138,6 +147,7 @@ fn after(command: &Command, positionals: &[&str], help: bool, first: bool) -> Ne
         (Some(argument), _) => match argument.get_id().as_str() {
             "router" => Next::Router,
             "vrf" => Next::Vrf,
+            "workload" => Next::Workload,
             "port" | "name" => Next::Port,
             "file" => Next::File,
             _ => Next::Words(values(argument).into_iter().chain(children).collect()),
@@ -215,6 +225,9 @@ mod tests {
         assert_eq!(at("get physical-port ", "fp"), Next::Port);
         assert_eq!(offered("get physical-port fp-eth0 ", ""), ["stats"]);
         assert_eq!(at("trace uplink ", ""), Next::Port);
+        assert_eq!(at("trace frame ", ""), Next::Port);
+        assert_eq!(at("trace from ", "vm"), Next::Workload);
+        assert_eq!(at("get forwarding ", ""), Next::Router);
         assert_eq!(at("apply ", "ed"), Next::File);
         assert_eq!(at("start capture interface ", ""), Next::Port);
         assert_eq!(offered("start capture interface fp-eth0 ", ""), ["count", "direction", "file"]);

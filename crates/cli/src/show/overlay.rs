@@ -1,6 +1,6 @@
-//! Segments, TEPs and tunnels.
+//! Segments, workloads, TEPs and tunnels.
 
-use sluice_control::{LogicalSwitch, TunnelPort, Vtep};
+use sluice_control::{LogicalSwitch, TunnelPort, Vtep, Workload};
 
 use super::or_none;
 use crate::output::{Block, Column, Kind, Table, thousands};
@@ -25,6 +25,31 @@ pub(super) fn logical_switches(switches: &[LogicalSwitch]) -> Vec<Block> {
         ]
     });
     vec![Block::Table(Table::new(&COLUMNS, rows, "The node has no segments."))]
+}
+
+pub(super) fn workloads(workloads: &[Workload]) -> Vec<Block> {
+    const COLUMNS: [Column; 7] = [
+        Column("Name", Kind::Words),
+        Column("Segment", Kind::Words),
+        Column("MAC", Kind::Whole),
+        Column("Address", Kind::Whole),
+        Column("Port", Kind::Words),
+        Column("VLAN", Kind::Number),
+        Column("Remote TEP", Kind::Whole),
+    ];
+    let rows = workloads.iter().map(|workload| {
+        let addresses: Vec<_> = workload.addresses.iter().map(ToString::to_string).collect();
+        [
+            workload.name.clone(),
+            workload.segment.clone(),
+            workload.mac.clone(),
+            addresses.join("\n"),
+            or_none(workload.port.as_ref()),
+            or_none(workload.vlan),
+            or_none(workload.remote_tep),
+        ]
+    });
+    vec![Block::Table(Table::new(&COLUMNS, rows, "The node knows no workloads."))]
 }
 
 pub(super) fn vteps(vteps: &[Vtep]) -> Vec<Block> {

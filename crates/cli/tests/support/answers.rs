@@ -13,10 +13,11 @@ pub(crate) fn reply(request: &Request) -> Reply {
         }
         Request::GetFlowCacheStats => Answer::FlowCacheStats(flow_cache_stats()),
         Request::GetLogicalSwitches => Answer::LogicalSwitches(logical_switches()),
+        Request::GetWorkloads => Answer::Workloads(workloads()),
         Request::GetLogicalRouters => Answer::LogicalRouters(logical_routers()),
         Request::GetRoute { router } => match router.as_deref() {
             Some(name) if name != "t0" && name != "t1" => {
-                return Reply::Error(format!("there is no gateway '{name}'; there are t0 and t1"));
+                return Reply::Error(format!("there is no gateway '{name}'; this node has t0, t1"));
             }
             wanted => Answer::Routes(
                 routes().into_iter().filter(|r| wanted.is_none_or(|w| w == r.router)).collect(),
@@ -49,12 +50,16 @@ pub(crate) fn reply(request: &Request) -> Reply {
             description: "The gateway has no route to the destination.".into(),
         }]),
         Request::SetRingSize { direction, size } => {
-            Answer::Done(format!("{direction:?} rings have {size} descriptors after the next restart."))
+            let name = if *direction == RingDirection::Rx { "receive" } else { "transmit" };
+            Answer::Done(format!(
+                "{name} rings will have {size} descriptors after 'restart service dataplane'; to keep that, write it into the node document"
+            ))
         }
         Request::SetFlowCache { enabled } => {
-            Answer::Done(format!("The flow cache is {}.", if *enabled { "enabled" } else { "disabled" }))
+            let state = if *enabled { "enabled" } else { "disabled: every packet is decided afresh" };
+            Answer::Done(format!("the flow cache is {state}"))
         }
-        Request::RestartDataplane => Answer::Done("The data plane was restarted in 0.8 s.".into()),
+        Request::RestartDataplane => Answer::Done("the data plane was restarted".into()),
         Request::Apply { .. } => Answer::Applied(Applied {
             generation: 8,
             changes: vec!["segment web was added".into(), "workload vm-3 moved to 172.16.1.11".into()],
@@ -72,6 +77,7 @@ pub(crate) fn status(name: &str) -> Status {
         pid: 4711,
         uptime_s: 93_784,
         generation: 7,
+        dataplane: DataplaneState::Running,
     }
 }
 
@@ -166,18 +172,41 @@ fn logical_switches() -> Vec<LogicalSwitch> {
     ]
 }
 
+fn workloads() -> Vec<Workload> {
+    vec![
+        Workload {
+            name: "vm-1".into(),
+            segment: "web".into(),
+            mac: "02:00:00:00:00:01".into(),
+            addresses: vec!["10.10.20.10".parse().unwrap(), "2001:db8:20::10".parse().unwrap()],
+            port: Some("fp-eth1".into()),
+            vlan: Some(7),
+            remote_tep: None,
+        },
+        Workload {
+            name: "vm-2".into(),
+            segment: "database".into(),
+            mac: "02:00:00:00:00:02".into(),
+            addresses: vec!["10.10.30.10".parse().unwrap()],
+            port: None,
+            vlan: None,
+            remote_tep: Some("172.16.1.10".parse().unwrap()),
+        },
+    ]
+}
+
 fn logical_routers() -> Vec<LogicalRouter> {
     let router = |uuid: &str, vrf, name: &str, kind: &str, ports| LogicalRouter {
         uuid: uuid.into(),
         vrf,
-        lr_id: vrf + 1024,
+        lr_id: vrf,
         name: name.into(),
         kind: kind.into(),
         ports,
         neighbors: 1,
     };
     vec![
-        router("736a80e3-23f6-5a2d-81d6-bbefb2786666", 0, "tunnel", "TUNNEL", 2),
+        router("736a80e3-23f6-5a2d-81d6-bbefb2786666", 0, "TUNNEL", "TUNNEL", 2),
         router("0f3c0b3e-94f7-5b7e-a96f-3b7a3f0ff001", 1, "t0", "SERVICE_ROUTER_TIER0", 3),
         router("0f3c0b3e-94f7-5b7e-a96f-3b7a3f0ff002", 2, "t0", "DISTRIBUTED_ROUTER_TIER0", 2),
         router("0f3c0b3e-94f7-5b7e-a96f-3b7a3f0ff003", 3, "t1", "DISTRIBUTED_ROUTER_TIER1", 1_200),
@@ -197,14 +226,14 @@ fn routes() -> Vec<RouterRoutes> {
             vrf: 1,
             routes: vec![
                 route("t0s", "0.0.0.0/0", &["192.0.2.1", "192.0.2.3"], "to-router-1"),
-                route("t0c", "192.0.2.0/24", &["local"], "to-router-1"),
-                route("t1c", "10.10.20.0/24", &["t1"], "transit-t0"),
+                route("t0c", "192.0.2.0/24", &["connected"], "to-router-1"),
+                route("t1c", "10.10.20.0/24", &["link"], "t1"),
             ],
         },
         RouterRoutes {
             router: "t0".into(),
             vrf: 2,
-            routes: vec![route("t0s", "0.0.0.0/0", &["169.254.0.2"], "transit-t0")],
+            routes: vec![route("isr", "0.0.0.0/0", &["169.254.0.2"], "transit-t0")],
         },
         RouterRoutes { router: "t1".into(), vrf: 3, routes: Vec::new() },
     ]

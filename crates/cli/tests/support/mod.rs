@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 pub(crate) mod answers;
+pub(crate) mod recorded;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;

@@ -39,6 +39,8 @@ pub enum PortKind {
         queues: u16,
         /// Bytes of a slot of the ring, a power of two from 2,048 to 65,536: the longest frame and about 80 bytes.
         slot_bytes: u32,
+        /// Slots of each ring, an even number from 64 to 65,536.
+        slots: u32,
     },
     /// A TAP interface that is created in this network namespace.
     Tap {
@@ -134,8 +136,8 @@ impl PortKind {
                 check_range(port, "the number of queues", u64::from(*queues), 1, 64)?;
                 ("net_af_xdp", format!("iface={interface},start_queue=0,queue_count={queues}"))
             }
-            Self::AfPacket { interface, queues, slot_bytes } => {
-                ("net_af_packet", af_packet(port, interface, *queues, *slot_bytes)?)
+            Self::AfPacket { interface, queues, slot_bytes, slots } => {
+                ("net_af_packet", af_packet(port, interface, *queues, *slot_bytes, *slots)?)
             }
             Self::Tap { interface } => {
                 check_value(port, "the interface", interface)?;
@@ -176,17 +178,24 @@ fn memif(port: &str, settings: &MemifSettings) -> Result<String, PortError> {
     ))
 }
 
-fn af_packet(port: &str, interface: &str, queues: u16, slot_bytes: u32) -> Result<String, PortError> {
+fn af_packet(
+    port: &str,
+    interface: &str,
+    queues: u16,
+    slot_bytes: u32,
+    slots: u32,
+) -> Result<String, PortError> {
     check_interface(port, interface)?;
     check_range(port, "the number of queues", u64::from(queues), 1, 16)?;
     check_range(port, "the slot size", u64::from(slot_bytes), 2048, 65_536)?;
+    check_range(port, "the number of slots", u64::from(slots), 64, 65_536)?;
     if !slot_bytes.is_power_of_two() {
         let (port, range) = (port.to_owned(), "a power of two".to_owned());
         return Err(PortError::Range { port, setting: "the slot size", value: u64::from(slot_bytes), range });
     }
     let block = slot_bytes.max(4096);
     Ok(format!(
-        "iface={interface},qpairs={queues},blocksz={block},framesz={slot_bytes},framecnt=512,qdisc_bypass=1"
+        "iface={interface},qpairs={queues},blocksz={block},framesz={slot_bytes},framecnt={slots},qdisc_bypass=1"
     ))
 }
 

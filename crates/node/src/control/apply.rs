@@ -7,17 +7,27 @@ use std::sync::Arc;
 use sluice_control::Applied;
 use sluice_intent::plan::{HugePages, Plan, PortKind};
 
-use super::node::{Node, compile, in_force};
+use super::node::{Closing, Node, Setup, compile, in_force};
 use crate::dataplane::Rings;
 
-/// Puts a checked document in force, and waits until every worker decides by it.
+/// Puts a checked document in force, and waits until every worker decides by it. Where it is refused the log says so.
 pub(super) async fn apply(node: &RefCell<Node>, plan: Plan) -> anyhow::Result<Applied> {
-    let mut applied = node.borrow_mut().apply(plan)?;
+    let applied = node.borrow_mut().apply(plan);
+    let mut applied = applied.inspect_err(|error| refused(&node.borrow(), error))?;
     let behind = in_force(node, applied.generation).await;
     applied.changes.extend(behind.iter().map(|core| {
         format!("the worker on core {core} has not taken it: it does not go on; end sluiced and start it again if it stays so")
     }));
     Ok(applied)
+}
+
+/// Says in the log that a document was refused.
+pub(super) fn refused(node: &Node, error: &anyhow::Error) {
+    let state = match node.dataplane {
+        Some(_) => "nothing has changed",
+        None => "the data plane does not run",
+    };
+    tracing::error!("the document was refused, {state}: {error:#}");
 }
 
 /// What packet I/O takes from the document once, when the process starts.
@@ -77,7 +87,8 @@ fn word(huge_pages: HugePages) -> &'static str {
 
 impl Node {
     /// Hands a checked document to the workers. What concerns the logical network is swapped under them without losing a packet; what concerns
-    /// ports, cores, rings or the size of tables closes the ports and opens them again. On failure everything stays as it was.
+    /// ports, cores, rings or the size of tables starts the workers anew and opens the ports that changed. On failure everything stays as it
+    /// was. A data plane that does not run is started.
     fn apply(&mut self, plan: Plan) -> anyhow::Result<Applied> {
         let plan = Arc::new(plan);
         let mut changes = differences(&self.plan, &plan);
@@ -89,20 +100,26 @@ impl Node {
             );
         }
         self.fixed.check(&plan)?;
-        if needs_restart(&self.plan, &plan) {
-            let rings = Rings { rx: plan.dataplane.rx_ring_size, tx: plan.dataplane.tx_ring_size };
-            self.restart(&plan, rings, plan.dataplane.flow_cache.enabled)?;
-            changes
-                .push("the data plane was restarted, since ports, cores, rings or tables changed".to_owned());
-        } else if let Some(dataplane) = &self.dataplane {
-            let snapshot = compile(&plan, dataplane, self.snapshot.generation() + 1)?;
-            let enabled = plan.dataplane.flow_cache.enabled;
-            if enabled != self.plan.dataplane.flow_cache.enabled {
-                self.set_flow_cache(enabled);
+        let (generation, flow_cache) = (self.snapshot.generation() + 1, plan.dataplane.flow_cache.enabled);
+        match &self.dataplane {
+            Some(dataplane) if !needs_restart(&self.plan, &plan) => {
+                let snapshot = compile(&plan, dataplane, generation)?;
+                if flow_cache != self.plan.dataplane.flow_cache.enabled {
+                    self.set_flow_cache(flow_cache);
+                }
+                self.install(snapshot);
             }
-            self.install(snapshot);
+            running => {
+                let said = match running {
+                    Some(_) => "the data plane was restarted, since ports, cores, rings or tables changed",
+                    None => "the data plane, which did not run, was started",
+                };
+                let rings = Rings { rx: plan.dataplane.rx_ring_size, tx: plan.dataplane.tx_ring_size };
+                self.reopen(&Setup { plan, rings, flow_cache, generation }, Closing::Changed)?;
+                changes.push(said.to_owned());
+            }
         }
-        Ok(Applied { generation: self.snapshot.generation(), changes })
+        Ok(Applied { generation, changes })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Link states of the ports, polled a few dozen times a second, and what follows from a change. Each change is logged once.
 
+use std::sync::atomic::Ordering;
+
 use sluice_intent::plan::PortIndex;
 
 use super::neighbors::Neighbors;
@@ -25,6 +27,12 @@ impl Links {
                 tracing::warn!(port, link = "down", remedy, "link state: the interface is gone");
             } else {
                 tracing::info!(port, link = if up { "up" } else { "down" }, "link state");
+            }
+            let bit = 1 << number;
+            if up {
+                dataplane.links_down.fetch_and(!bit, Ordering::Relaxed);
+            } else {
+                dataplane.links_down.fetch_or(bit, Ordering::Relaxed);
             }
             neighbors.link_state(PortIndex(number as u16), up, dataplane.clock);
         }

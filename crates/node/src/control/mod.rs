@@ -100,33 +100,45 @@ async fn serve(options: &Options) -> anyhow::Result<Ended> {
     tracing::info!(socket = %path.display(), "ready");
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let ended = loop {
         tokio::select! {
-            _ = ticks.tick() => node.borrow_mut().tick(),
+            _ = ticks.tick() => {
+                if let Some(core) = node.borrow_mut().tick() {
+                    break Err(worker_ended(core));
+                }
+            }
             _ = hang_up.recv() => {
                 tokio::task::spawn_local(reload(options.config.clone(), Rc::clone(&node)));
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break Ok(()),
+            _ = interrupt.recv() => break Ok(()),
         }
-    }
+    };
     tracing::info!("stopping");
     accept.abort();
     drop(std::fs::remove_file(&path));
     let left = node.borrow_mut().stop();
+    ended?;
     Ok(left.map_or(Ended::InOrder, Ended::WithoutWorker))
+}
+
+/// Why a node ends whose worker did: nobody polls the worker's queues, and what it had in hand is lost.
+fn worker_ended(core: u16) -> anyhow::Error {
+    tracing::error!(core, "the worker has ended, which is a defect; sluiced ends with it");
+    anyhow::anyhow!(
+        "the worker on core {core} has ended, which is a defect; report what was said before, and start sluiced again"
+    )
 }
 
 /// Takes the document again, after SIGHUP. A wrong one changes nothing.
 async fn reload(config: PathBuf, node: Rc<RefCell<Node>>) {
-    let applied = match read_document(&config) {
-        Ok(plan) => apply::apply(&node, plan).await,
-        Err(error) => Err(error),
-    };
-    match applied {
-        Ok(applied) => {
-            tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken")
+    match read_document(&config) {
+        Ok(plan) => {
+            // A refusal is in the log already.
+            if let Ok(applied) = apply::apply(&node, plan).await {
+                tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken");
+            }
         }
-        Err(error) => tracing::error!("the document was refused, nothing has changed: {error:#}"),
+        Err(error) => apply::refused(&node.borrow(), &error),
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sluice_datapath::counters::{LogicalCounters, Traffic};
 use sluice_datapath::engine::Installation;
 use sluice_datapath::neighbor::NeighborTable;
-use sluice_datapath::snapshot::Snapshot;
+use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_dpdk::Eal;
 use sluice_intent::plan::Plan;
 
@@ -17,7 +17,7 @@ use super::apply::Fixed;
 use super::capture::Captures;
 use super::links::Links;
 use super::neighbors::Neighbors;
-use crate::dataplane::{Dataplane, Rings};
+use crate::dataplane::{Dataplane, Kept, Rings};
 use crate::worker::{Command, Retired};
 
 /// Ticks between two looks at the links and whether the workers go on.
@@ -27,6 +27,31 @@ const GLANCE: Duration = Duration::from_millis(1);
 
 /// Packets and bytes that a tunnel carried under snapshots that are gone.
 pub(super) type TunnelTotals = HashMap<(u32, IpAddr), (u64, u64)>;
+
+/// Why the data plane does not run, and since when.
+pub(super) struct Failure {
+    pub(super) since: Instant,
+    /// What failed and what to do.
+    pub(super) reason: String,
+}
+
+/// What the data plane is opened with.
+#[derive(Clone)]
+pub(super) struct Setup {
+    pub(super) plan: Arc<Plan>,
+    pub(super) rings: Rings,
+    pub(super) flow_cache: bool,
+    pub(super) generation: u64,
+}
+
+/// Which ports a restart closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// All of them.
+    Every,
+    /// Those that are not the same afterwards.
+    Changed,
+}
 
 /// A node.
 pub(super) struct Node {
@@ -38,6 +63,8 @@ pub(super) struct Node {
     pub(super) captures: Captures,
     // After everything that may hold packets: its pool is freed last.
     pub(super) dataplane: Option<Dataplane>,
+    /// Why there is none.
+    pub(super) failure: Option<Failure>,
     /// Rings after the next restart.
     pub(super) next_rings: Rings,
     /// Whether decisions are cached, as last set.
@@ -57,7 +84,7 @@ impl Node {
     pub(super) fn start(eal: Eal, plan: Plan) -> anyhow::Result<Self> {
         let rings = Rings { rx: plan.dataplane.rx_ring_size, tx: plan.dataplane.tx_ring_size };
         let plan = Arc::new(plan);
-        let mut dataplane = Dataplane::open(&eal, &plan, rings, 0)?;
+        let mut dataplane = Dataplane::open(&eal, &plan, rings, 0, &mut Kept::default())?;
         let snapshot = compile(&plan, &dataplane, 1)?;
         let mut neighbors = Neighbors::new(seed(&plan.name));
         neighbors.configure(&snapshot, &dataplane);
@@ -75,6 +102,7 @@ impl Node {
             ticks: 0,
             next_rings: rings,
             dataplane: Some(dataplane),
+            failure: None,
             eal,
             plan,
             snapshot,
@@ -82,9 +110,9 @@ impl Node {
         })
     }
 
-    /// Looks at the rings from the workers and the timers.
-    pub(super) fn tick(&mut self) {
-        let Some(dataplane) = &mut self.dataplane else { return };
+    /// Looks at the rings from the workers and the timers. The core of a worker that has ended by itself: nobody polls its queues any more.
+    pub(super) fn tick(&mut self) -> Option<u16> {
+        let dataplane = self.dataplane.as_mut()?;
         let now = Instant::now();
         for (number, worker) in dataplane.workers.iter_mut().enumerate() {
             while let Ok(retired) = worker.retired.pop() {
@@ -107,6 +135,7 @@ impl Node {
         }
         self.neighbors.advance(dataplane);
         self.captures.collect(dataplane);
+        dataplane.ended_worker()
     }
 
     /// Makes every worker decide with a new snapshot from its next batch on. [`in_force`] waits until all do.
@@ -133,57 +162,115 @@ impl Node {
         }
     }
 
-    /// Closes all ports and opens those of `plan`. On failure those that were open are opened again, and nothing has changed.
-    pub(super) fn restart(&mut self, plan: &Arc<Plan>, rings: Rings, flow_cache: bool) -> anyhow::Result<()> {
+    /// Closes all ports and opens them again. The configuration stays the same.
+    pub(super) fn restart(&mut self) -> anyhow::Result<()> {
+        let setup = Setup { rings: self.next_rings, ..self.setup() };
+        self.reopen(&setup, Closing::Every)
+            .inspect_err(|error| tracing::error!("the data plane was not restarted: {error:#}"))
+    }
+
+    /// What the data plane runs with, or ran with last.
+    fn setup(&self) -> Setup {
+        Setup {
+            plan: Arc::clone(&self.plan),
+            rings: self.dataplane.as_ref().map_or(self.next_rings, |dataplane| dataplane.rings),
+            flow_cache: self.flow_cache,
+            generation: self.snapshot.generation(),
+        }
+    }
+
+    /// Opens the data plane anew. What can be checked is checked first; where something fails after that, the ports that were open are opened
+    /// again. On failure nothing has changed, but where even that fails: then the data plane does not run.
+    pub(super) fn reopen(&mut self, setup: &Setup, closing: Closing) -> anyhow::Result<()> {
         if let Some(core) = self.dataplane.as_ref().and_then(Dataplane::held_up_worker) {
             anyhow::bail!(
                 "the worker on core {core} does not go on, a device holds it up most likely, so its ports cannot be closed; nothing has \
                  changed: end sluiced and start it again"
             );
         }
-        let old_rings = self.dataplane.as_ref().map_or(rings, |dataplane| dataplane.rings);
-        let (old_plan, old_flow_cache) = (Arc::clone(&self.plan), self.flow_cache);
-        self.close();
-        if let Err(error) = self.open(plan, rings, flow_cache) {
-            self.open(&old_plan, old_rings, old_flow_cache).map_err(|second| {
-                anyhow::anyhow!(
-                    "{error:#}; and the ports that were open could not be opened again: {second:#}"
-                )
-            })?;
-            return Err(error);
+        self.check(setup)?;
+        let before = self.dataplane.is_some().then(|| self.setup());
+        let (mut kept, _) = self.take_apart();
+        if closing == Closing::Every {
+            kept = Kept::default();
         }
+        let Err(error) = self.open(setup, &mut kept) else { return Ok(()) };
+        let error = match before.map(|before| self.open(&before, &mut kept)) {
+            Some(Ok(())) => return Err(error),
+            Some(Err(second)) => anyhow::anyhow!(
+                "{error:#}; and the ports that were open could not be opened again: {second:#}; the data plane does not run: put that right, \
+                 then 'restart service dataplane'"
+            ),
+            None => error,
+        };
+        let since = self.failure.take().map_or_else(Instant::now, |failure| failure.since);
+        self.failure = Some(Failure { since, reason: format!("{error:#}") });
+        Err(error)
+    }
+
+    /// Finds what would fail, without closing anything.
+    fn check(&self, setup: &Setup) -> anyhow::Result<()> {
+        let plan = &setup.plan;
+        Dataplane::check(&self.eal, plan, setup.rings)?;
+        // Which MAC addresses devices have is known once they are there; nothing depends on which they are.
+        let facts: Vec<_> =
+            plan.ports.iter().map(|port| PortFacts { mac: port.mac.unwrap_or_default() }).collect();
+        Snapshot::compile(Arc::clone(plan), &facts, setup.generation, seed(&plan.name))?;
         Ok(())
     }
 
-    /// Closes everything, but for the worker on this core and what it has, if a device holds one up.
-    fn close(&mut self) -> Option<u16> {
+    /// Stops everything that uses ports, and returns those; with them the core of a worker that a device holds up, which is left with what it
+    /// has.
+    fn take_apart(&mut self) -> (Kept, Option<u16>) {
         self.captures.stop();
         self.neighbors.forget();
-        let left = self.dataplane.take().and_then(|mut dataplane| dataplane.stop());
+        let apart = self.dataplane.take().map(Dataplane::take_apart).unwrap_or_default();
         self.cpu_samples.clear();
         self.retired_tunnels.clear();
-        left
+        apart
     }
 
-    fn open(&mut self, plan: &Arc<Plan>, rings: Rings, flow_cache: bool) -> anyhow::Result<()> {
+    /// Opens what is not among `kept`, of which what does not fit is closed. On failure what still fits is in there.
+    fn open(&mut self, setup: &Setup, kept: &mut Kept) -> anyhow::Result<()> {
+        let Setup { plan, rings, flow_cache, generation } = setup;
         self.restarts += 1;
-        let mut dataplane = Dataplane::open(&self.eal, plan, rings, self.restarts)?;
-        let snapshot = compile(plan, &dataplane, self.snapshot.generation() + 1)?;
-        self.neighbors.configure(&snapshot, &dataplane);
-        dataplane.start(&self.eal, &snapshot, self.neighbors.table())?;
+        kept.retain(&self.eal, plan, *rings);
+        let mut dataplane = Dataplane::open(&self.eal, plan, *rings, self.restarts, kept)?;
+        let snapshot = self.start_workers(&mut dataplane, plan, *generation);
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.neighbors.forget();
+                *kept = dataplane.take_apart().0;
+                return Err(error);
+            }
+        };
         log_ports(&dataplane);
         self.links = Links::default();
-        self.next_rings = rings;
+        self.next_rings = *rings;
         self.dataplane = Some(dataplane);
+        self.failure = None;
         self.plan = Arc::clone(plan);
         self.snapshot = snapshot;
-        self.set_flow_cache(flow_cache);
+        self.set_flow_cache(*flow_cache);
         Ok(())
+    }
+
+    fn start_workers(
+        &mut self,
+        dataplane: &mut Dataplane,
+        plan: &Arc<Plan>,
+        generation: u64,
+    ) -> anyhow::Result<Arc<Snapshot>> {
+        let snapshot = compile(plan, dataplane, generation)?;
+        self.neighbors.configure(&snapshot, dataplane);
+        dataplane.start(&self.eal, &snapshot, self.neighbors.table())?;
+        Ok(snapshot)
     }
 
     /// Stops the workers and closes the ports. The core of a worker that is held up and did not end.
     pub(super) fn stop(&mut self) -> Option<u16> {
-        self.close()
+        self.take_apart().1
     }
 
     /// What each tunnel of the snapshot carried, under earlier snapshots as well.
@@ -240,7 +327,11 @@ fn add_totals(totals: &mut TunnelTotals, snapshot: &Snapshot, logical: &LogicalC
 fn log_ports(dataplane: &Dataplane) {
     for port in &dataplane.ports {
         let (name, driver) = (port.port.name(), &port.info.driver);
-        tracing::info!(port = name, %driver, mac = %port.mac, queues = port.queues, "port open");
+        if port.stayed {
+            tracing::info!(port = name, "port stays open");
+        } else {
+            tracing::info!(port = name, %driver, mac = %port.mac, queues = port.queues, "port open");
+        }
     }
     tracing::info!(cores = ?dataplane.cores, "workers started");
 }

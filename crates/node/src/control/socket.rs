@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::Context;
+use nix::sys::stat::{Mode, umask};
 use sluice_control::{Answer, Reply, Request};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -18,32 +19,55 @@ use super::{answers, apply, capture};
 /// Longest request: a node document and some room.
 const LONGEST_REQUEST: u64 = 80 << 20;
 
-/// Listens on a path; takes over the socket of a node that is gone, never that of one that lives.
+/// Nobody but the node's own user: who may talk to the node may reconfigure it.
+const OTHERS: Mode = Mode::from_bits_truncate(0o177);
+
+/// Listens on a path; takes over the socket of a node that is gone, never that of one that lives, and never a file that is no socket.
 pub(super) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory).with_context(|| {
-            format!("{} cannot be made; name another socket with --socket", directory.display())
-        })?;
-    }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        anyhow::bail!(
-            "another node answers on {}; stop it, or name another socket with --socket",
-            path.display()
-        );
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error)
-                .with_context(|| format!("{} is in the way and cannot be removed", path.display()));
+    make_folder(path)?;
+    let told = || path.display();
+    match std::fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => {
+            anyhow::bail!(
+                "{} exists and is no socket, so it is left alone; name another socket with --socket",
+                told()
+            )
         }
-        _ => {}
+        Ok(_) if sluice_control::is_alive(path) => {
+            anyhow::bail!("another node answers on {}; stop it, or name another socket with --socket", told())
+        }
+        Ok(_) => std::fs::remove_file(path)
+            .with_context(|| format!("{} is in the way and cannot be removed", told()))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!("{} cannot be looked at; name another socket with --socket", told())
+            });
+        }
     }
-    let listener = UnixListener::bind(path)
-        .with_context(|| format!("no control socket at {}; name another with --socket", path.display()))?;
-    // Who may talk to the node may reconfigure it: its own user only.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("the permissions of {} cannot be set", path.display()))?;
-    Ok(listener)
+    // Made with these permissions, so that there is no moment with others. Nothing else makes files now.
+    let before = umask(OTHERS);
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener.with_context(|| format!("no control socket at {}; name another with --socket", told()))
+}
+
+/// Makes the folder of a socket where that is the run directory, or is under /run, which is empty after each start of the system. Another one that
+/// does not exist is a mistake in writing.
+fn make_folder(path: &Path) -> anyhow::Result<()> {
+    let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) else { return Ok(()) };
+    let told = folder.display();
+    if folder.starts_with("/run") || folder == sluice_control::run_directory() {
+        return std::fs::create_dir_all(folder)
+            .with_context(|| format!("{told} cannot be made; name another socket with --socket"));
+    }
+    match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => anyhow::bail!("{told} is no folder; name another socket with --socket"),
+        Err(error) => Err(error).with_context(|| {
+            format!("there is no folder {told}; make it, or name another socket with --socket")
+        }),
+    }
 }
 
 /// Serves every connection until the task is aborted.
@@ -85,8 +109,9 @@ async fn serve(stream: UnixStream, node: Rc<RefCell<Node>>) {
 
 async fn answer(request: Request, node: &Rc<RefCell<Node>>, read: &mut BufReader<OwnedReadHalf>) -> Reply {
     let result = match request {
-        Request::StartCapture { interface, file, count, direction } => {
-            capture::run(node, &interface, file, count, direction, read).await.map(Answer::Captured)
+        Request::StartCapture { interface, file, count, direction, overwrite } => {
+            let wanted = capture::Wanted { interface, file, count, direction, overwrite };
+            capture::run(node, wanted, read).await.map(Answer::Captured)
         }
         Request::Apply { document, file } => match sluice_intent::parse(&document, &file) {
             Ok(plan) => apply::apply(node, plan).await.map(Answer::Applied),

@@ -1,22 +1,26 @@
 //! The data plane of a node: its ports, its packet memory and its workers, from start to stop.
 //!
-//! Owned by the control thread. Opening it takes the plan's ports; starting it hands every worker its queues and its engine.
+//! Owned by the control thread. Opening it takes the plan's ports; starting it hands every worker its queues and its engine. It can be taken
+//! apart and built anew around ports that stay open ([`Kept`]): their devices run on meanwhile, with nobody polling them.
 
+mod kept;
 mod memif_client;
 mod memory;
 mod ports;
 mod workers;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_dpdk::{CoreSet, Eal, MemoryBacking, Mempool, MempoolError, Port, PortInfo};
-use sluice_intent::plan::{Plan, PortIndex, PortKind};
+use sluice_intent::plan::{self, Plan, PortIndex, PortKind};
 use sluice_wire::MacAddr;
 
-use crate::worker::CycleClock;
+use crate::worker::{CycleClock, StartError, WorkerQueues};
+pub(crate) use kept::Kept;
 pub(crate) use workers::{PUNT_RING, WorkerHandle};
 
 /// Why the data plane could not be opened. Each is one sentence with its remedy.
@@ -66,6 +70,14 @@ pub(crate) enum DataplaneError {
     /// Memory for the tables of a worker, or its thread.
     #[error("a worker could not be started: {0}; free memory or lower dataplane.flow-cache.size")]
     Worker(String),
+    /// The thread of a worker could not be made ready. The sentence has its remedy in it.
+    #[error("the worker on core {core} could not be started: {source}")]
+    Thread {
+        /// The core.
+        core: u16,
+        /// Why, and what to do.
+        source: StartError,
+    },
 }
 
 impl From<sluice_dpdk::PortError> for DataplaneError {
@@ -95,11 +107,15 @@ pub(crate) struct Rings {
 
 /// An open port.
 pub(crate) struct OpenPort {
+    /// What it was opened for.
+    planned: plan::Port,
     pub(crate) port: Port,
     pub(crate) info: PortInfo,
     pub(crate) mac: MacAddr,
     /// Receive queues.
     pub(crate) queues: u16,
+    /// Whether it was open before the data plane was.
+    pub(crate) stayed: bool,
     /// Connects a memif client to its server.
     client: Option<memif_client::MemifClient>,
 }
@@ -115,24 +131,45 @@ pub(crate) struct Dataplane {
     pub(crate) cores: Vec<u16>,
     pub(crate) rings: Rings,
     pub(crate) clock: CycleClock,
+    /// Ports whose link was last seen down, one bit each, for the workers: why a port takes nothing.
+    pub(crate) links_down: Arc<AtomicU32>,
 }
 
 impl Dataplane {
-    /// Opens and starts the ports of a plan, for the `restarts`th time. Nothing is received until [`Self::start`].
-    pub(crate) fn open(eal: &Eal, plan: &Plan, rings: Rings, restarts: u32) -> Result<Self, DataplaneError> {
+    /// Everything that can be told without opening anything: that the cores may be used, that memory suffices, and that what the ports are made
+    /// on exists.
+    pub(crate) fn check(eal: &Eal, plan: &Plan, rings: Rings) -> Result<(), DataplaneError> {
+        let workers = cores(plan)?.len() as u16;
+        memory::shared_pool(plan, rings, workers, has_huge_pages(eal))?;
+        plan.ports.iter().try_for_each(|port| ports::check(port, workers))
+    }
+
+    /// Opens and starts the ports of a plan that are not open yet, for the `restarts`th time, and takes those that are. On failure `kept` is
+    /// as before. Nothing is received until [`Self::start`].
+    pub(crate) fn open(
+        eal: &Eal,
+        plan: &Plan,
+        rings: Rings,
+        restarts: u32,
+        kept: &mut Kept,
+    ) -> Result<Self, DataplaneError> {
         let cores = cores(plan)?;
         let workers = cores.len() as u16;
-        let huge_pages = matches!(eal.memory_backing(), MemoryBacking::HugePages { .. });
-        let shared = memory::shared_pool(plan, rings, workers, huge_pages)?;
-        let pool = Mempool::new(eal, &format!("packets-{restarts}"), shared)?;
-        let (mut ports, mut queues) = (Vec::new(), Vec::new());
-        for planned in &plan.ports {
-            let (port, port_queues) = ports::open(eal, planned, pool.clone(), rings, workers)?;
-            ports.push(port);
-            queues.push(port_queues);
+        let pool = match kept.pool() {
+            Some(pool) => pool.clone(),
+            None => {
+                let config = memory::shared_pool(plan, rings, workers, has_huge_pages(eal))?;
+                Mempool::new(eal, &format!("packets-{restarts}"), config)?
+            }
+        };
+        let mut opened = Vec::new();
+        for planned in plan.ports.iter().filter(|planned| !kept.has(planned)) {
+            opened.push(ports::open(eal, planned, pool.clone(), rings, workers)?);
         }
+        let (ports, queues) = kept.join(plan, opened).into_iter().unzip();
         let clock = CycleClock::new(eal.cycles_per_second());
-        Ok(Self { workers: Vec::new(), ports, queues, pool, cores, rings, clock })
+        let links_down = Arc::default();
+        Ok(Self { workers: Vec::new(), ports, queues, pool, cores, rings, clock, links_down })
     }
 
     /// What the plan does not say of the ports.
@@ -147,10 +184,11 @@ impl Dataplane {
         snapshot: &Arc<Snapshot>,
         neighbors: &Arc<NeighborTable>,
     ) -> Result<(), DataplaneError> {
+        let common = workers::Common { pool: &self.pool, links_down: &self.links_down, clock: self.clock };
         for (position, core) in self.cores.iter().enumerate() {
             let share = |port: &OpenPort| workers::share(port.queues, self.cores.len(), position);
             let polled = self.ports.iter().map(share).sum();
-            let handle = workers::start(eal, *core, polled, snapshot, neighbors, &self.pool, self.clock)?;
+            let handle = workers::start(eal, *core, polled, snapshot, neighbors, &common)?;
             self.workers.push(handle);
         }
         let ports = snapshot.plan().ports.iter().enumerate().zip(std::mem::take(&mut self.queues));
@@ -176,11 +214,22 @@ impl Dataplane {
         self.workers.iter().find(|worker| !worker.goes_on()).map(|worker| worker.core)
     }
 
+    /// A worker that ended though nobody told it to.
+    pub(crate) fn ended_worker(&self) -> Option<u16> {
+        self.workers.iter().find(|worker| worker.has_ended()).map(|worker| worker.core)
+    }
+
     /// Stops the workers and waits for them; the ports close when the data plane is dropped. The core of one that is held up and did not end:
     /// the ports that it has queues of stay open.
     pub(crate) fn stop(&mut self) -> Option<u16> {
-        let stop = |mut worker: WorkerHandle| (!worker.stop()).then_some(worker.core);
-        self.workers.drain(..).filter_map(stop).last()
+        self.stop_workers().err()
+    }
+
+    /// The queues that the workers had, or the core of a worker that is held up.
+    fn stop_workers(&mut self) -> Result<Vec<WorkerQueues>, u16> {
+        let stopped: Vec<_> =
+            self.workers.drain(..).map(|mut worker| worker.stop().ok_or(worker.core)).collect();
+        stopped.into_iter().collect()
     }
 }
 
@@ -188,6 +237,10 @@ impl Drop for Dataplane {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn has_huge_pages(eal: &Eal) -> bool {
+    matches!(eal.memory_backing(), MemoryBacking::HugePages { .. })
 }
 
 /// The workers' cores: those of the document, or half of those that this process may use, from the last one down, so that core 0 is left

@@ -1,8 +1,10 @@
-//! Opens one port of a plan.
+//! Checks and opens one port of a plan.
 
+use std::fs::File;
+use std::path::Path;
 use std::time::Instant;
 
-use sluice_dpdk::{Eal, MemifRole, MemifSettings, Mempool, Port, PortConfig, PortKind, Queues};
+use sluice_dpdk::{Eal, MemifRole, MemifSettings, Mempool, Port, PortConfig, PortError, PortKind, Queues};
 use sluice_intent::plan;
 use sluice_wire::MacAddr;
 
@@ -11,6 +13,36 @@ use super::{DataplaneError, OpenPort, Rings};
 
 /// File that a pcap port writes to if the document names none.
 const NOWHERE: &str = "/dev/null";
+
+/// Checks what can be checked of a port before anything is opened or closed for it.
+pub(super) fn check(planned: &plan::Port, workers: u16) -> Result<(), DataplaneError> {
+    let port = || planned.name.clone();
+    let folder_exists = |path: &Path| match path.parent() {
+        Some(folder) if folder == Path::new("") || folder.is_dir() => Ok(()),
+        _ => Err(PortError::NoFolder { port: port(), path: path.to_owned() }),
+    };
+    match &planned.kind {
+        plan::PortKind::AfXdp { interface } | plan::PortKind::AfPacket { interface } => {
+            if nix::net::if_::if_nametoindex(interface.as_str()).is_err() {
+                return Err(PortError::NoInterface { port: port(), interface: interface.clone() }.into());
+            }
+            if (1..workers).contains(&planned.queues) {
+                return Err(DataplaneError::Queues { port: port(), offered: planned.queues, workers });
+            }
+        }
+        plan::PortKind::Memif { socket, .. } | plan::PortKind::Vhost { socket } => folder_exists(socket)?,
+        plan::PortKind::Pcap { receive, transmit } => {
+            if let Some(path) = receive
+                && let Err(source) = File::open(path)
+            {
+                return Err(PortError::NoFile { port: port(), path: path.clone(), source }.into());
+            }
+            transmit.as_deref().map_or(Ok(()), folder_exists)?;
+        }
+        plan::PortKind::Pci { .. } | plan::PortKind::Tap { .. } => {}
+    }
+    Ok(())
+}
 
 /// Opens a port with a queue each way for every worker, as far as it has them, and starts it. Only a memif client is left to start, which its
 /// [`MemifClient`] does when there is a server.
@@ -47,7 +79,7 @@ pub(super) fn open(
         }
         _ => (None, Some(port.start()?)),
     };
-    Ok((OpenPort { port, info, mac, queues, client }, started))
+    Ok((OpenPort { planned: planned.clone(), port, info, mac, queues, stayed: false, client }, started))
 }
 
 /// The device behind a port, in the terms of the driver.
@@ -68,7 +100,7 @@ fn kind(planned: &plan::Port, queues: u16, rings: Rings) -> PortKind {
         plan::PortKind::AfXdp { interface } => PortKind::AfXdp { interface, queues },
         plan::PortKind::AfPacket { interface } => {
             let slot_bytes = u32::from(planned.mtu + 22 + 96).next_power_of_two().max(2048);
-            PortKind::AfPacket { interface, queues, slot_bytes }
+            PortKind::AfPacket { interface, queues, slot_bytes, slots: rings.rx.max(rings.tx).into() }
         }
         plan::PortKind::Tap { interface } => PortKind::Tap { interface },
         plan::PortKind::Vhost { socket } => PortKind::Vhost { socket, queues },

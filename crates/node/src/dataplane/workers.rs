@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use sluice_datapath::counters::{EngineCounters, LogicalCounters};
+use sluice_datapath::counters::{Counter, EngineCounters, LogicalCounters};
 use sluice_datapath::engine::{Engine, EngineConfig};
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::Snapshot;
@@ -19,6 +19,7 @@ use sluice_intent::plan::PortIndex;
 use super::DataplaneError;
 use crate::worker::{
     Command, CycleClock, Idle, PortIo, Punted, Receiver, Retired, Worker, WorkerCounters, WorkerIo,
+    WorkerQueues,
 };
 
 /// Packets of the ring from a worker to the control thread.
@@ -35,7 +36,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 /// The control thread's side of a worker.
 pub(crate) struct WorkerHandle {
     pub(crate) core: u16,
-    pub(crate) commands: Producer<Command>,
+    pub(crate) commands: Commands,
     pub(crate) punts: Consumer<Punted>,
     pub(crate) retired: Consumer<Retired>,
     pub(crate) counters: Arc<WorkerCounters>,
@@ -43,10 +44,24 @@ pub(crate) struct WorkerHandle {
     pub(crate) logical: Arc<LogicalCounters>,
     /// Receive queues that it polls while every port runs.
     pub(crate) receive_queues: u16,
+    watch: Watch,
+    thread: Option<JoinHandle<WorkerQueues>>,
+}
+
+/// The way to a worker.
+pub(crate) struct Commands {
+    ring: Producer<Command>,
     /// Commands that must not be lost and found no room.
     backlog: VecDeque<Command>,
-    watch: Watch,
-    thread: Option<JoinHandle<()>>,
+    /// Packets that found no room.
+    pub(crate) lost_packets: u64,
+}
+
+/// What every worker of a data plane has alike.
+pub(super) struct Common<'a> {
+    pub(super) pool: &'a Mempool,
+    pub(super) links_down: &'a Arc<AtomicU32>,
+    pub(super) clock: CycleClock,
 }
 
 /// Whether a worker goes on, judged by its cycle counters.
@@ -59,32 +74,21 @@ struct Watch {
 }
 
 impl WorkerHandle {
-    /// Sends a command; false, and the command is lost, if the worker is too far behind to take it.
+    /// Sends a command; false, and the command is lost, if the worker is too far behind to take it. A packet that is lost with it is counted.
     pub(crate) fn command(&mut self, command: Command) -> bool {
-        self.backlog.is_empty() && self.commands.push(command).is_ok()
+        self.commands.send(command)
     }
 
     /// Sends a command that must not be lost: now, or from [`Self::advance`] where the worker is behind. What waits is bounded, since a
     /// newer command replaces an older one that it leaves nothing of.
     pub(crate) fn deliver(&mut self, command: Command) {
-        self.backlog.retain(|older| !command.supersedes(older));
-        self.backlog.push_back(command);
-        self.send_backlog();
-    }
-
-    fn send_backlog(&mut self) {
-        while let Some(command) = self.backlog.pop_front() {
-            if let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
-                self.backlog.push_front(back);
-                return;
-            }
-        }
+        self.commands.deliver(command);
     }
 
     /// Sends what found no room before, and looks whether the worker goes on; called every few dozen milliseconds. Tells of a worker that
     /// is held up once, and once when it goes on.
     pub(crate) fn advance(&mut self, now: Instant) {
-        self.send_backlog();
+        self.commands.send_backlog();
         let core = self.core;
         match (self.watch.held_up, self.watch.look(cycles_of(&self.counters), now)) {
             (false, true) => tracing::error!(
@@ -103,14 +107,14 @@ impl WorkerHandle {
 
     /// Whether it decides with the snapshot of this generation, or has ended.
     pub(crate) fn has_taken(&self, generation: u64) -> bool {
-        self.counters.generation.load(Ordering::Acquire) >= generation || self.commands.is_abandoned()
+        self.counters.generation.load(Ordering::Acquire) >= generation || self.commands.ring.is_abandoned()
     }
 
     /// Waits until the worker goes on; false if it does not within its limit. Moments, and the sleep of an idle worker.
     pub(crate) fn goes_on(&self) -> bool {
         let before = cycles_of(&self.counters);
         let end = Instant::now() + self.watch.limit;
-        while cycles_of(&self.counters) == before && !self.commands.is_abandoned() {
+        while cycles_of(&self.counters) == before && !self.commands.ring.is_abandoned() {
             if Instant::now() >= end {
                 return false;
             }
@@ -119,22 +123,57 @@ impl WorkerHandle {
         true
     }
 
-    /// Ends the worker and waits for it. False: it is held up, and left alone with its queues, so that their ports stay open.
-    pub(crate) fn stop(&mut self) -> bool {
-        let Some(thread) = self.thread.take() else { return true };
+    /// Whether it ended though nobody told it to: no thread reads its commands.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.commands.ring.is_abandoned()
+    }
+
+    /// Ends the worker and waits for it, and returns its queues. None: it is held up, and left alone with its queues, so that their ports
+    /// stay open.
+    pub(crate) fn stop(&mut self) -> Option<WorkerQueues> {
+        let Some(thread) = self.thread.take() else { return Some(WorkerQueues::default()) };
         self.deliver(Command::Stop);
         let end = Instant::now() + self.watch.limit;
         while !thread.is_finished() && Instant::now() < end {
             std::thread::sleep(GLANCE);
-            self.send_backlog();
+            self.commands.send_backlog();
         }
         if !thread.is_finished() {
-            return false;
+            return None;
         }
-        if thread.join().is_err() {
+        let queues = thread.join();
+        if queues.is_err() {
             tracing::error!(core = self.core, "the worker ended by a panic");
         }
-        true
+        Some(queues.unwrap_or_default())
+    }
+}
+
+impl Commands {
+    fn new(ring: Producer<Command>) -> Self {
+        Self { ring, backlog: VecDeque::new(), lost_packets: 0 }
+    }
+
+    fn send(&mut self, command: Command) -> bool {
+        let packet = matches!(command, Command::Inject { .. } | Command::Transmit { .. });
+        let taken = self.backlog.is_empty() && self.ring.push(command).is_ok();
+        self.lost_packets += u64::from(packet && !taken);
+        taken
+    }
+
+    fn deliver(&mut self, command: Command) {
+        self.backlog.retain(|older| !command.supersedes(older));
+        self.backlog.push_back(command);
+        self.send_backlog();
+    }
+
+    fn send_backlog(&mut self) {
+        while let Some(command) = self.backlog.pop_front() {
+            if let Err(rtrb::PushError::Full(back)) = self.ring.push(command) {
+                self.backlog.push_front(back);
+                return;
+            }
+        }
     }
 }
 
@@ -177,7 +216,7 @@ pub(super) fn hand_out(
                 .receive
                 .into_iter()
                 .enumerate()
-                .map(|(position, queue)| (position % count, Receiver { port, queue, cold })),
+                .map(|(position, queue)| (position % count, Receiver::new(port, queue, cold))),
         );
     }
     for (worker, receiver) in received {
@@ -197,9 +236,9 @@ pub(super) fn start(
     receive_queues: u16,
     snapshot: &Arc<Snapshot>,
     neighbors: &Arc<NeighborTable>,
-    pool: &Mempool,
-    clock: CycleClock,
+    common: &Common<'_>,
 ) -> Result<WorkerHandle, DataplaneError> {
+    let Common { pool, links_down, clock } = *common;
     let settings = &snapshot.plan().dataplane;
     let config = EngineConfig {
         flow_cache: settings.flow_cache.enabled,
@@ -214,6 +253,7 @@ pub(super) fn start(
     let counters = Arc::new(WorkerCounters {
         engine: Arc::clone(&engine_counters),
         generation: AtomicU64::new(snapshot.generation()),
+        transmit_drops: snapshot.plan().ports.iter().map(|_| Counter::default()).collect(),
         ..WorkerCounters::default()
     });
     let engine = Engine::new(
@@ -227,7 +267,14 @@ pub(super) fn start(
     let worker = Worker {
         core,
         receivers: Vec::with_capacity(receive_queues.into()),
-        io: WorkerIo::new(transmit, pool.clone(), punts_out, clock, Arc::clone(&counters)),
+        io: WorkerIo::new(
+            transmit,
+            Arc::clone(links_down),
+            pool.clone(),
+            punts_out,
+            clock,
+            Arc::clone(&counters),
+        ),
         engine,
         commands: commands_in,
         retired: retired_out,
@@ -235,18 +282,44 @@ pub(super) fn start(
         clock,
         idle: Idle::new(settings.idle_sleep_us),
     };
-    let thread = Some(worker.start(eal)?);
-    let (backlog, watch) = (VecDeque::new(), Watch::new(settings.idle_sleep_us));
+    let thread = Some(worker.start(eal).map_err(|source| DataplaneError::Thread { core, source })?);
+    let watch = Watch::new(settings.idle_sleep_us);
     Ok(WorkerHandle {
         core,
-        commands,
+        commands: Commands::new(commands),
         punts,
         retired,
         counters,
         logical,
         receive_queues,
-        backlog,
         watch,
         thread,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+    use sluice_dpdk::{EalOptions, HugePages, MempoolConfig};
+
+    use super::*;
+
+    #[test]
+    fn packets_that_a_worker_has_no_room_for_are_counted() {
+        let options = EalOptions { memory_mebibytes: 64, huge_pages: HugePages::Off, ..Default::default() };
+        let eal = Eal::init(options).unwrap();
+        let config = MempoolConfig { count: 63, cache: 0, ..Default::default() };
+        let pool = Mempool::new(&eal, "packets", config).unwrap();
+        let transmit =
+            || Command::Transmit { port: PortIndex(0), packet: pool.allocate_with(&[0; 60]).unwrap() };
+        let (ring, mut taken) = RingBuffer::new(1);
+        let mut commands = Commands::new(ring);
+        assert!(commands.send(transmit()));
+        assert!(!commands.send(transmit()) && !commands.send(transmit()));
+        assert!(!commands.send(Command::Capture(None)), "no packet");
+        assert_eq!((commands.lost_packets, pool.in_use()), (2, 1));
+        assert!(taken.pop().is_ok() && commands.send(transmit()));
+        assert_eq!(commands.lost_packets, 2);
+    }
 }

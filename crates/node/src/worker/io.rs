@@ -2,7 +2,7 @@
 //! running capture.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrayvec::ArrayVec;
 use rtrb::Producer;
@@ -29,6 +29,8 @@ pub(crate) struct WorkerIo {
     ports: Vec<PortIo>,
     /// Ports with frames waiting, one bit each.
     touched: u32,
+    /// Ports whose link the control thread last saw down, one bit each.
+    links_down: Arc<AtomicU32>,
     discarded: ArrayVec<Mbuf, BATCH>,
     pool: Mempool,
     punts: Producer<Punted>,
@@ -42,6 +44,7 @@ impl WorkerIo {
     /// `ports` in the order of the plan's.
     pub(crate) fn new(
         ports: Vec<PortIo>,
+        links_down: Arc<AtomicU32>,
         pool: Mempool,
         punts: Producer<Punted>,
         clock: CycleClock,
@@ -49,6 +52,7 @@ impl WorkerIo {
     ) -> Self {
         Self {
             ports,
+            links_down,
             touched: 0,
             discarded: ArrayVec::new(),
             pool,
@@ -73,6 +77,12 @@ impl WorkerIo {
         }
     }
 
+    /// The queues of all ports that have one.
+    pub(crate) fn into_queues(self) -> Vec<(PortIndex, TxQueue)> {
+        let ports = self.ports.into_iter().enumerate();
+        ports.filter_map(|(number, io)| Some((PortIndex(number as u16), io.queue?))).collect()
+    }
+
     /// Starts, replaces or ends a capture.
     pub(crate) fn set_capture(&mut self, capture: Option<Capture>) -> Option<Capture> {
         std::mem::replace(&mut self.capture, capture)
@@ -85,7 +95,7 @@ impl WorkerIo {
             && capture.port == port
             && capture.received
         {
-            batch.iter().for_each(|packet| copy(capture, &self.pool, packet));
+            batch.iter().for_each(|packet| keep(capture, copy(&self.pool, packet)));
         }
     }
 
@@ -105,34 +115,65 @@ impl WorkerIo {
     #[inline]
     fn send_waiting(&mut self, port: usize) {
         let Some(io) = self.ports.get_mut(port) else { return };
-        if let Some(capture) = &mut self.capture
-            && capture.port.index() == port
-            && capture.transmitted
-        {
-            io.waiting.iter().for_each(|packet| copy(capture, &self.pool, packet));
-        }
-        let reason = match &mut io.queue {
-            Some(queue) => {
-                let sent = queue.transmit(&mut io.waiting);
-                self.counters.transmitted.add(sent as u64);
-                DropReason::TransmitRingFull
-            }
-            None => DropReason::PortDown,
+        let offered = io.waiting.len();
+        let capture =
+            self.capture.as_mut().filter(|capture| capture.port.index() == port && capture.transmitted);
+        let sent = match (&mut io.queue, capture) {
+            (Some(queue), None) => queue.transmit(&mut io.waiting),
+            (Some(queue), Some(capture)) => transmit_captured(queue, &mut io.waiting, capture, &self.pool),
+            (None, _) => 0,
         };
-        if !io.waiting.is_empty() {
-            for _ in 0..io.waiting.len() {
-                self.counters.engine.count_drop(reason);
-            }
-            Mbuf::free_bulk(&mut io.waiting);
+        self.counters.transmitted.add(sent as u64);
+        if sent < offered {
+            self.drop_unsent(port, offered - sent);
         }
+    }
+
+    /// Drops what waits for a port, which took all but `unsent` packets: those that are not there any more were none that it can send.
+    #[cold]
+    fn drop_unsent(&mut self, port: usize, unsent: usize) {
+        let Some(io) = self.ports.get_mut(port) else { return };
+        let down = io.queue.is_none() || self.links_down.load(Ordering::Relaxed) & (1 << port) != 0;
+        let reason = if down { DropReason::PortDown } else { DropReason::TransmitRingFull };
+        (0..io.waiting.len()).for_each(|_| self.counters.engine.count_drop(reason));
+        (io.waiting.len()..unsent).for_each(|_| self.counters.engine.count_drop(DropReason::Unsendable));
+        if let Some(drops) = self.counters.transmit_drops.get(port) {
+            drops.add(unsent as u64);
+        }
+        Mbuf::free_bulk(&mut io.waiting);
     }
 }
 
-/// Copies a frame into the capture's ring.
+/// Sends frames and copies those that the queue took into the capture's ring.
 #[cold]
-fn copy(capture: &mut Capture, pool: &Mempool, packet: &Mbuf) {
+fn transmit_captured(
+    queue: &mut TxQueue,
+    waiting: &mut ArrayVec<Mbuf, BATCH>,
+    capture: &mut Capture,
+    pool: &Mempool,
+) -> usize {
+    let mut copies: ArrayVec<Option<Captured>, BATCH> =
+        waiting.iter().map(|packet| copy(pool, packet)).collect();
+    let sent = queue.transmit(waiting);
+    if sent + waiting.len() < copies.len() {
+        // Some were none that the queue can send, and it does not tell which.
+        capture.missed.add(sent as u64);
+        return sent;
+    }
+    copies.truncate(sent);
+    copies.into_iter().for_each(|copied| keep(capture, copied));
+    sent
+}
+
+/// A copy of a frame; none if there is no memory for it.
+fn copy(pool: &Mempool, packet: &Mbuf) -> Option<Captured> {
     let length = packet.len() as u32;
-    let copied = packet.duplicate(pool).map(|frame| Captured { cycles: cycles(), length, frame });
+    packet.duplicate(pool).map(|frame| Captured { cycles: cycles(), length, frame })
+}
+
+/// Puts a copy into the capture's ring.
+#[cold]
+fn keep(capture: &mut Capture, copied: Option<Captured>) {
     if copied.is_none_or(|captured| capture.frames.push(captured).is_err()) {
         capture.missed.add(1);
     }

@@ -21,10 +21,13 @@ use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
 use sluice_datapath::buffer::BATCH;
 use sluice_datapath::counters::{Counter, EngineCounters};
+use sluice_datapath::drops::DropReason;
 use sluice_datapath::engine::Engine;
 use sluice_datapath::punt::Entry;
 use sluice_datapath::time::Timestamp;
-use sluice_dpdk::{Eal, Mbuf, RxQueue, WorkerRegistration, cycles, heap_allocations, pin_to_core};
+use sluice_dpdk::{
+    CoreError, Eal, Mbuf, RxQueue, TxQueue, WorkerRegistration, cycles, heap_allocations, pin_to_core,
+};
 use sluice_intent::plan::PortIndex;
 
 pub(crate) use idle::Idle;
@@ -45,6 +48,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) idle_cycles: Counter,
     pub(crate) received: Counter,
     pub(crate) transmitted: Counter,
+    /// Packets that each port was to send and did not: its ring was full, its link down, or the packet not one that it can send.
+    pub(crate) transmit_drops: Box<[Counter]>,
     /// Packets that may have been answers to the control thread's ARP requests and solicitations and did not reach it.
     pub(crate) answers_shed: Counter,
     /// Heap allocations of the thread since it began.
@@ -86,6 +91,42 @@ pub(crate) struct Receiver {
     pub(crate) queue: RxQueue,
     /// Whether received bytes are in no cache of this core yet, as from a NIC.
     pub(crate) cold: bool,
+    /// Packets that the queue had lost for want of memory when last seen.
+    uncopied: u64,
+}
+
+impl Receiver {
+    pub(crate) fn new(port: PortIndex, queue: RxQueue, cold: bool) -> Self {
+        Self { port, cold, uncopied: queue.uncopied_packets(), queue }
+    }
+
+    /// Counts what the queue has lost since the last call.
+    fn count_uncopied(&mut self, counters: &EngineCounters) {
+        let lost = self.queue.uncopied_packets();
+        (self.uncopied..lost).for_each(|_| counters.count_drop(DropReason::NoBuffer));
+        self.uncopied = lost;
+    }
+}
+
+/// Every queue that a worker had.
+#[derive(Default)]
+pub(crate) struct WorkerQueues {
+    pub(crate) receive: Vec<Receiver>,
+    pub(crate) transmit: Vec<(PortIndex, TxQueue)>,
+}
+
+/// Why the thread of a worker does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// It could not be pinned to its core or made known to DPDK.
+    #[error(transparent)]
+    Core(#[from] CoreError),
+    /// There is no thread.
+    #[error("{0}: raise the limit of threads, or free memory")]
+    Thread(#[from] std::io::Error),
+    /// It ended before it said anything.
+    #[error("its thread ended at once: end sluiced and start it again")]
+    Ended,
 }
 
 /// Everything a worker is made of.
@@ -103,21 +144,18 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the worker on its core. It ends at [`Command::Stop`], or when the control thread drops its end of the commands.
-    pub(crate) fn start(self, eal: &Eal) -> std::io::Result<JoinHandle<()>> {
-        let eal = eal.clone();
-        std::thread::Builder::new().name(format!("worker-{}", self.core)).spawn(move || {
-            if let Err(error) = pin_to_core(usize::from(self.core)) {
-                tracing::error!(core = self.core, %error, "the worker runs unpinned");
-            }
-            match WorkerRegistration::new(&eal) {
-                Ok(_registration) => self.run(),
-                Err(error) => tracing::error!(core = self.core, %error, "the worker cannot start"),
-            }
-        })
+    /// Starts the worker on its core, and waits until it is there. It ends at [`Command::Stop`], or when the control thread drops its end of the
+    /// commands, and gives its queues back.
+    pub(crate) fn start(self, eal: &Eal) -> Result<JoinHandle<WorkerQueues>, StartError> {
+        let (core, eal) = (self.core, eal.clone());
+        let prepare = move || {
+            pin_to_core(usize::from(core))?;
+            WorkerRegistration::new(&eal)
+        };
+        spawn(core, prepare, move |_registration| self.run())
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> WorkerQueues {
         let mut batch = ArrayVec::<Mbuf, BATCH>::new();
         let mut start = cycles();
         let interval = self.clock.cycles(HOUSEKEEPING_INTERVAL);
@@ -127,8 +165,8 @@ impl Worker {
             let mut work = 0;
             if !self.commands.is_empty() {
                 work += 1;
-                if !self.obey() {
-                    return;
+                if !self.obey(self.clock.at(start)) {
+                    return self.into_queues();
                 }
             }
             for receiver in &mut self.receivers {
@@ -148,10 +186,11 @@ impl Worker {
             if start.wrapping_sub(housekeeping) >= interval {
                 housekeeping = start;
                 self.engine.housekeeping(self.clock.at(start));
+                self.receivers.iter_mut().for_each(|receiver| receiver.count_uncopied(&self.counters.engine));
             }
             if work == 0 {
                 if self.commands.is_abandoned() {
-                    return;
+                    return self.into_queues();
                 }
                 self.idle.wait();
             } else {
@@ -165,11 +204,10 @@ impl Worker {
         }
     }
 
-    /// Carries out the commands that are waiting. False: stop.
+    /// Carries out the commands that are waiting, at the time of the loop, which is that of the packets after them. False: stop.
     #[cold]
-    fn obey(&mut self) -> bool {
+    fn obey(&mut self, now: Timestamp) -> bool {
         while let Ok(command) = self.commands.pop() {
-            let now = self.clock.now();
             match command {
                 Command::Install(mut installation) => {
                     let generation = installation.snapshot().generation();
@@ -197,6 +235,9 @@ impl Worker {
                     self.retire(Retired::Capture(old));
                 }
                 Command::Release(port) => {
+                    self.receivers
+                        .iter_mut()
+                        .for_each(|receiver| receiver.count_uncopied(&self.counters.engine));
                     self.receivers.retain(|receiver| receiver.port != port);
                     self.io.set_queue(port, None);
                 }
@@ -212,9 +253,56 @@ impl Worker {
         true
     }
 
+    fn into_queues(self) -> WorkerQueues {
+        WorkerQueues { receive: self.receivers, transmit: self.io.into_queues() }
+    }
+
     /// Hands memory back to the control thread, so that it is freed there. Should the ring be full, it is freed here: late once in a while
     /// is better than never.
     fn retire(&mut self, retired: Retired) {
         drop(self.retired.push(retired));
+    }
+}
+
+/// Starts a worker's thread and waits until it is prepared: what `prepare` has to say against it is the answer here.
+fn spawn<P, T: Default + Send + 'static>(
+    core: u16,
+    prepare: impl FnOnce() -> Result<P, CoreError> + Send + 'static,
+    run: impl FnOnce(P) -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
+    let (ready, prepared) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(format!("worker-{core}")).spawn(move || {
+        let (preparation, said) = match prepare() {
+            Ok(preparation) => (Some(preparation), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        // Whoever started it waits for this.
+        drop(ready.send(said));
+        preparation.map_or_else(T::default, run)
+    })?;
+    prepared.recv().map_err(|_| StartError::Ended)??;
+    Ok(thread)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_prepared_is_told_of_and_does_not_run() {
+        let refused =
+            || Err::<(), _>(CoreError::Pin { core: 7, source: std::io::ErrorKind::PermissionDenied.into() });
+        let error = spawn(7, refused, |()| panic!("it runs")).map(|_: JoinHandle<()>| ()).unwrap_err();
+        let sentence = error.to_string();
+        assert!(
+            sentence.contains("pinned to core 7") && sentence.contains("name another core"),
+            "{sentence}"
+        );
+
+        let error = spawn(7, || -> Result<(), CoreError> { panic!("at once") }, |()| ()).unwrap_err();
+        assert!(matches!(error, StartError::Ended), "{error}");
+        assert_eq!(spawn(7, || Ok(3), |three| three + 1).unwrap().join().unwrap(), 4);
     }
 }

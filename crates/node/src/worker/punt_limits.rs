@@ -26,7 +26,8 @@ impl PuntLimits {
 
     /// Whether one more packet may go to the control thread at `now`.
     pub(crate) fn allow(&mut self, kind: PuntKind, frame: &[u8], now: Timestamp) -> bool {
-        let limit = if may_be_answer(kind, frame) { &mut self.directed } else { &mut self.kinds[kind.index()] };
+        let limit =
+            if may_be_answer(kind, frame) { &mut self.directed } else { &mut self.kinds[kind.index()] };
         limit.allows(now)
     }
 }

@@ -191,12 +191,14 @@ fn a_restart_reads_the_files_of_pcap_ports_again() {
     let frame = numbered(WEB_1, DB_1.0, 7);
     crate::forwarding::write_pcap(&folder.path().join("web-1-in.pcap"), std::slice::from_ref(&frame));
     let mut node = Node::start_in(folder);
-    let received = || {
-        answer!(node, &Request::GetPhysicalPortStats { name: "web-1".into() }, PhysicalPortStats).rx_packets
-    };
-    wait_for("the file to be read", || (received() == 1).then_some(()));
+    let received = || node.port_statistics("web-1").rx_packets;
+    let sent = || node.port_statistics("db-1").tx_packets;
+    wait_for("the file to be read", || ((received(), sent()) == (1, 1)).then_some(()));
+    // Another port's file is no reason to read this one again.
     node.apply(&changed(&documents::on_files(node.folder()), "db-1-out.pcap", "db-1-new.pcap"));
-    wait_for("the file to be read again", || (received() == 1).then_some(()));
+    assert_eq!((received(), sent()), (1, 0));
+    answer!(node, &Request::RestartDataplane, Done);
+    wait_for("the file to be read again", || ((received(), sent()) == (1, 1)).then_some(()));
     assert!(node.terminate(Signal::SIGTERM).success());
     let sent = |name: &str| read_pcap(&Path::new(node.folder()).join(name));
     let expected = [routed(&frame, ROUTER_MAC, DB_1.1)];

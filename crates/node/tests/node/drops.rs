@@ -3,10 +3,11 @@
 use sluice_wire::MacAddr;
 
 use crate::forwarding::{Ends, geneve};
-use crate::support::documents::{DB_1, PORTS, ROUTER_MAC, Station, TEP_A, WEB_1, WEB_2, WEB_VNI};
+use crate::support::documents::{self, DB_1, PORTS, ROUTER_MAC, Station, TEP_A, WEB_1, WEB_2, WEB_VNI};
 use crate::support::frames::{datagram, numbered, routed};
 use crate::support::link::Link;
 use crate::support::network::in_network;
+use crate::support::node::Node;
 use crate::support::wait_for;
 
 /// Where the outer UDP header of a tunnel packet begins.
@@ -112,5 +113,42 @@ fn bad_frames_are_counted_by_reason() {
         ends.web_1.send(&frame);
         let next = ends.db_1.expect("the good datagram", |frame| Some(frame.to_vec()));
         assert_eq!(next, routed(&frame, ROUTER_MAC, DB_1.1));
+    });
+}
+
+#[test]
+fn frames_to_a_port_whose_link_is_down_are_its_own_and_counted_as_such() {
+    let name = "drops::frames_to_a_port_whose_link_is_down_are_its_own_and_counted_as_such";
+    in_network(name, &["web-1", "fp-eth0", "fp-eth1"], || {
+        let folder = tempfile::tempdir().unwrap();
+        let memif = format!("kind: memif, socket: {}/memif.sock, role: server", folder.path().display());
+        let node = Node::start(&documents::with_device("db-1", &memif));
+        // The node has seen that nobody is connected.
+        wait_for("the link state", || {
+            node.log().contains("link state port=\"db-1\" link=\"down\"").then_some(())
+        });
+        let web_1 = Link::open("web-1");
+        (0..5).for_each(|number| web_1.send(&numbered(WEB_1, DB_1.0, number)));
+        wait_for("the drops", || (node.drops("port-down") == 5).then_some(()));
+        assert_eq!(node.drops("transmit-ring-full"), 0);
+        assert_eq!(node.port_statistics("db-1").tx_drops, 5);
+        for port in ["web-1", "fp-eth0", "fp-eth1"] {
+            assert_eq!(node.port_statistics(port).tx_drops, 0, "{port}");
+        }
+    });
+}
+
+#[test]
+fn packets_that_too_many_others_wait_with_are_counted_as_such() {
+    in_network("drops::packets_that_too_many_others_wait_with_are_counted_as_such", &PORTS, || {
+        let ends = Ends::open();
+        let node = Node::start(&documents::on_interfaces());
+        ends.underlay.expect_arp_request(TEP_A.0);
+        // Four may wait for one neighbour; those that came first go.
+        (0..20).for_each(|_| ends.web_1.send(&datagram(WEB_1, WEB_2.1, WEB_2.0, b"waiting")));
+        wait_for("the drops", || {
+            let counted = (node.drops("neighbor-queue-full"), node.drops("neighbor-unreachable"));
+            (counted == (16, 4)).then_some(())
+        });
     });
 }

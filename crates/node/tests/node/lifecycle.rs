@@ -241,6 +241,43 @@ fn the_socket_of_a_node_that_is_gone_is_taken_over() {
 }
 
 #[test]
+fn what_is_no_socket_is_left_alone() {
+    let folder = quiet_folder();
+    let document = folder.path().join("node.yaml");
+    let before = std::fs::read(&document).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&document, &link).unwrap();
+    for socket in [&document, &link, &folder.path().to_path_buf()] {
+        let said = complaint(&document, socket);
+        let expected = "exists and is no socket, so it is left alone; name another socket with --socket";
+        assert_eq!(said, format!("sluiced: {} {expected}\n", path(socket)));
+    }
+    assert_eq!(std::fs::read(&document).unwrap(), before);
+    assert!(link.is_symlink());
+}
+
+#[test]
+fn a_folder_for_the_socket_is_made_under_run_only() {
+    let folder = quiet_folder();
+    let socket = folder.path().join("nowhere/node.sock");
+    let said = complaint(&folder.path().join("node.yaml"), &socket);
+    assert!(
+        said.contains("there is no folder") && said.contains("make it, or name another socket"),
+        "{said}"
+    );
+    assert!(!folder.path().join("nowhere").exists());
+}
+
+/// What a node says that does not start.
+fn complaint(document: &Path, socket: &Path) -> String {
+    let mut command = sluiced();
+    command.arg("--config").arg(document).arg("--socket").arg(socket).env("SLUICE_LOG", "off");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
 fn without_a_socket_named_it_is_that_of_the_nodes_name_in_the_run_directory() {
     let folder = quiet_folder();
     let runtime = folder.path().join("run");

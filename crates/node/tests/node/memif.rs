@@ -19,7 +19,7 @@ fn memif(folder: &Path, role: &str) -> String {
 }
 
 /// Frames between the workloads of the two nodes, both ways, byte for byte.
-fn exchange(web_1: &Link, web_2: &Link) {
+pub(crate) fn exchange(web_1: &Link, web_2: &Link) {
     for number in 0..100u64 {
         let there = datagram(WEB_1, WEB_2.1, WEB_2.0, &number.to_be_bytes());
         web_1.send(&there);
@@ -30,7 +30,7 @@ fn exchange(web_1: &Link, web_2: &Link) {
     }
 }
 
-fn wait_for_tunnel(node: &Node) {
+pub(crate) fn wait_for_tunnel(node: &Node) {
     wait_for("the tunnel to the other node", || {
         let tunnels =
             crate::support::node::answer!(node, &sluice_control::Request::GetTunnelPorts, TunnelPorts);

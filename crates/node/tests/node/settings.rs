@@ -57,7 +57,7 @@ fn a_restarted_data_plane_forwards_as_before() {
                 ends.underlay.glance();
             });
         }
-        assert_eq!(node.status().generation, 4);
+        assert_eq!(node.status().generation, 1, "no document was taken");
     });
 }
 

@@ -1,5 +1,8 @@
 //! Several workers: each flow is one worker's, and what the workers count adds up.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use sluice_control::{CpuStats, FlowCacheStats, Request};
 
 use crate::support::documents::{self, DB_1, PORTS, ROUTER_MAC, WEB_1, WEB_2, changed};
@@ -129,4 +132,68 @@ fn two_nodes_with_two_workers_each_share_a_memif_of_two_queues() {
         assert_spread(&caches(&here));
         assert_spread(&caches(&there));
     });
+}
+
+#[test]
+fn a_core_that_the_process_may_not_use_is_neither_chosen_nor_taken() {
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::this()).unwrap();
+    let cores: Vec<usize> = (0..1024).filter(|core| allowed.is_set(*core).unwrap()).collect();
+    let (first, last) = (cores[0], cores[cores.len() - 1]);
+    if first == last {
+        println!(
+            "workers::a_core_that_the_process_may_not_use_is_neither_chosen_nor_taken: SKIPPED, since there is one core"
+        );
+        return;
+    }
+    // Without a limit it would be the last one. What a process starts has its limits.
+    let mut only = nix::sched::CpuSet::new();
+    only.set(first).unwrap();
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &only).unwrap();
+    let node = Node::start_in(crate::lifecycle::quiet_folder());
+    assert_eq!(answer!(node, &Request::GetDataplane, Dataplane).corelist, [first as u16]);
+    let document = documents::on_files(node.folder());
+    let document = changed(&document, "dataplane: {", &format!("dataplane: {{cores: [{last}], "));
+    let said = node.refused(&crate::support::node::apply(&document));
+    let expected = format!(
+        "dataplane.cores: core {last} does not exist or is not allowed here: the cores of this process are {first}"
+    );
+    assert_eq!(said, expected);
+}
+
+/// Makes every sleep of the node's worker fail, which it never does in earnest: the standard library ends the thread by a panic. None: why that
+/// cannot be had here.
+fn break_sleep(node: &Node) -> Result<Child, String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap();
+    let named = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("worker-"))
+    };
+    let worker = tasks.flatten().find(named).unwrap().file_name().into_string().unwrap();
+    let calls = "inject=nanosleep,clock_nanosleep:error=EINVAL";
+    let mut strace = Command::new("strace");
+    strace.args(["-e", calls, "-o", "/dev/null", "-p", &worker]).stderr(Stdio::piped());
+    let mut child = strace.spawn().map_err(|error| format!("strace cannot be started ({error})"))?;
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    if said.contains("attached") { Ok(child) } else { Err(format!("strace says: {said}")) }
+}
+
+#[test]
+fn a_node_whose_worker_ends_ends_with_it_and_says_so() {
+    let name = "workers::a_node_whose_worker_ends_ends_with_it_and_says_so";
+    let mut node = Node::start_in(crate::lifecycle::quiet_folder());
+    let core = answer!(node, &Request::GetDataplane, Dataplane).corelist[0];
+    let mut strace = match break_sleep(&node) {
+        Ok(strace) => strace,
+        Err(why) => {
+            println!("{name}: SKIPPED, since {why}");
+            return;
+        }
+    };
+    let ended = node.wait_for_end();
+    strace.wait().unwrap();
+    assert_eq!(ended.code(), Some(1), "{}", node.log());
+    let told = |line: &&str| line.contains("ERROR") && line.contains("the worker has ended");
+    assert_eq!(node.log().lines().filter(told).count(), 1, "{}", node.log());
+    assert!(node.log().contains(&format!("sluiced: the worker on core {core} has ended")), "{}", node.log());
+    assert!(!node.socket().exists());
 }

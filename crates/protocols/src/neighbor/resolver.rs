@@ -81,7 +81,7 @@ impl<P> Resolver<P> {
     /// static routes. They need not be on a subnet of the link. Those that the interfaces do not allow, on a link without
     /// interface or own address of their family, are left out.
     ///
-    /// Neighbours that are still possible stay as they are; the others are lost. New addresses, and those whose MAC
+    /// Neighbours that are still possible stay as they are; the others are lost, and those with a MAC address that is the node's own now. New addresses, and those whose MAC
     /// address is another one, are announced.
     pub fn configure(&mut self, interfaces: Vec<Interface>, keep: Vec<NeighborKey>, now: Timestamp) {
         let mut links = Presence::on_links(interfaces);

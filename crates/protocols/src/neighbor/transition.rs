@@ -65,10 +65,16 @@ impl<P> Resolver<P> {
     /// Drops the neighbours that the configuration does not allow any more, and takes over which of the others are
     /// kept.
     pub(super) fn drop_impossible(&mut self, keep: &BTreeSet<NeighborKey>, now: Timestamp) {
-        let known: Vec<_> = self.table.iter().map(|(key, entry)| (*key, entry.is_kept())).collect();
-        for (key, was_kept) in known {
+        // A MAC address that is an own one now was a station's before.
+        let is_own = |mac| self.own_macs.contains(&mac);
+        let known: Vec<_> = self
+            .table
+            .iter()
+            .map(|(key, entry)| (*key, entry.is_kept(), entry.phase().mac().is_some_and(is_own)))
+            .collect();
+        for (key, was_kept, is_own) in known {
             let kept = keep.contains(&key);
-            if !self.is_possible(&key, kept) || !kept && !self.is_up(key.link) {
+            if is_own || !self.is_possible(&key, kept) || !kept && !self.is_up(key.link) {
                 self.remove(key, DiscardReason::Unreachable);
             } else if kept != was_kept {
                 self.table.set_kept(&key, kept);

@@ -129,8 +129,17 @@ pub(super) fn drops(node: &Node) -> anyhow::Result<Vec<Drop>> {
     let running = running(node)?;
     let count = |reason: DropReason| {
         let workers = running.workers.iter().map(|worker| worker.counters.engine.drops(reason)).sum::<u64>();
-        let waited = if reason == DropReason::NeighborUnreachable { node.neighbors.discarded.unreachable } else { 0 };
-        workers + waited
+        let discarded = &node.neighbors.discarded;
+        let control = match reason {
+            DropReason::NeighborUnreachable => discarded.unreachable,
+            DropReason::NeighborQueueFull => discarded.queue_full,
+            DropReason::NeighborTableFull => discarded.table_full,
+            DropReason::CommandRingFull => {
+                running.workers.iter().map(|worker| worker.commands.lost_packets).sum()
+            }
+            _ => 0,
+        };
+        workers + control
     };
     let counted =
         DropReason::ALL.iter().map(|reason| (*reason, count(*reason))).filter(|(_, packets)| *packets > 0);

@@ -1,10 +1,12 @@
 //! Segments and gateways, and the VRF of the tunnels.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use anyhow::Context;
-use ipnet::IpNet;
-use sluice_control::{ForwardingEntry, LogicalRouter, LogicalSwitch, Route, RouterForwarding, RouterRoutes};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sluice_control::{
+    ForwardingEntry, LogicalRouter, LogicalSwitch, Route, RouterForwarding, RouterRoutes, Workload,
+};
 use sluice_datapath::neighbor::NeighborKey;
 use sluice_datapath::snapshot::Router;
 use sluice_datapath::snapshot::router::{HopVia, Origin, Route as RouterRoute, Target};
@@ -70,6 +72,28 @@ pub(super) fn switch_name(plan: &Plan, vni: Vni) -> String {
     }
     let has = |gateway: &&Gateway| matches!(&gateway.tier, Tier::Tier0 { transit: Some(transit), .. } if transit.vni == vni);
     plan.gateways.iter().find(has).map_or_else(String::new, transit_name)
+}
+
+pub(super) fn workloads(node: &Node) -> Vec<Workload> {
+    let plan = &node.plan;
+    let workload = |workload: &sluice_intent::plan::Workload| {
+        let (port, vlan, remote_tep) = match workload.location {
+            Location::Port { port, vlan } => {
+                (Some(plan.ports[port.index()].name.clone()), vlan.map(VlanId::get), None)
+            }
+            Location::RemoteTep(tep) => (None, None, Some(tep)),
+        };
+        Workload {
+            name: workload.name.clone(),
+            segment: plan.segments[workload.segment.index()].name.clone(),
+            mac: workload.mac.to_string(),
+            addresses: workload.addresses.clone(),
+            port,
+            vlan,
+            remote_tep,
+        }
+    };
+    plan.workloads.iter().map(workload).collect()
 }
 
 pub(super) fn routers(node: &Node) -> Vec<LogicalRouter> {
@@ -246,19 +270,11 @@ fn transport_routes(node: &Node) -> Vec<TransportRoute<'_>> {
     for tep in &node.plan.teps {
         routes.push(TransportRoute { prefix: tep.address.trunc(), gateway: None, tep });
         let Some(gateway) = tep.gateway else { continue };
-        let any = IpNet::new_assert(unspecified(gateway), 0);
-        routes.push(TransportRoute { prefix: any, gateway: Some(gateway), tep });
+        let prefix = if gateway.is_ipv4() { Ipv4Net::default().into() } else { Ipv6Net::default().into() };
+        routes.push(TransportRoute { prefix, gateway: Some(gateway), tep });
     }
     routes.sort_by_key(|route| route.prefix);
     routes
-}
-
-/// The address of the default route of the family.
-fn unspecified(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
 }
 
 impl TransportRoute<'_> {
@@ -266,7 +282,9 @@ impl TransportRoute<'_> {
         Route {
             origin: if self.gateway.is_some() { "s" } else { "c" }.to_owned(),
             network: self.prefix.to_string(),
-            gateways: vec![self.gateway.map_or_else(|| "connected".to_owned(), |gateway| gateway.to_string())],
+            gateways: vec![
+                self.gateway.map_or_else(|| "connected".to_owned(), |gateway| gateway.to_string()),
+            ],
             interface: self.tep.name.clone(),
         }
     }

@@ -4,13 +4,11 @@ mod dataplane;
 mod logical;
 mod ports;
 
-use std::sync::Arc;
-
 use anyhow::Context;
-use sluice_control::{Answer, Request, RingDirection, Status};
+use sluice_control::{Answer, DataplaneState, Request, RingDirection, Status};
 use sluice_intent::plan::Role;
 
-use super::node::Node;
+use super::node::{Failure, Node};
 use super::tracing_packets;
 pub(super) use dataplane::CpuSample;
 pub(super) use logical::segment_of;
@@ -27,6 +25,7 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
         Request::GetFlowCacheConfig => Answer::FlowCacheConfig(dataplane::flow_cache_config(node)),
         Request::GetFlowCacheStats => Answer::FlowCacheStats(dataplane::flow_cache_stats(node)?),
         Request::GetLogicalSwitches => Answer::LogicalSwitches(logical::switches(node)),
+        Request::GetWorkloads => Answer::Workloads(logical::workloads(node)),
         Request::GetLogicalRouters => Answer::LogicalRouters(logical::routers(node)),
         Request::GetRoute { router } => Answer::Routes(logical::routes(node, router.as_deref())?),
         Request::GetForwarding { router } => {
@@ -45,8 +44,7 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
             Answer::Done(format!("the flow cache is {state}"))
         }
         Request::RestartDataplane => {
-            let (plan, rings, flow_cache) = (Arc::clone(&node.plan), node.next_rings, node.flow_cache);
-            node.restart(&plan, rings, flow_cache)?;
+            node.restart()?;
             Answer::Done("the data plane was restarted".to_owned())
         }
         Request::Trace(packet) => Answer::Trace(tracing_packets::trace(node, packet)?),
@@ -69,6 +67,12 @@ fn status(node: &Node) -> Status {
         pid: std::process::id(),
         uptime_s: node.started.elapsed().as_secs(),
         generation: node.snapshot.generation(),
+        dataplane: match &node.failure {
+            None => DataplaneState::Running,
+            Some(Failure { since, reason }) => {
+                DataplaneState::NotRunning { for_s: since.elapsed().as_secs(), reason: reason.clone() }
+            }
+        },
     }
 }
 

@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use sluice_control::{Neighbor, PhysicalPort, PhysicalPortStats, TunnelPort, Vtep};
-use sluice_datapath::drops::DropReason;
 use sluice_intent::plan::{Encapsulation, Location, PortIndex, PortKind};
 
 use sluice_protocols::neighbor::{NeighborKey, NeighborState, NeighborView};
@@ -79,8 +78,10 @@ pub(super) fn statistics(node: &Node, name: &str) -> anyhow::Result<PhysicalPort
     let open = open.with_context(|| format!("there is no port '{name}'; this node has {}", names()))?;
     let counted = open.port.statistics()?;
     let extended = open.port.extended_statistics().unwrap_or_default();
-    let full =
-        |worker: &crate::dataplane::WorkerHandle| worker.counters.engine.drops(DropReason::TransmitRingFull);
+    let number = running.ports.iter().position(|other| other.port.name() == name).unwrap_or_default();
+    let dropped = |worker: &crate::dataplane::WorkerHandle| {
+        worker.counters.transmit_drops.get(number).map_or(0, |drops| drops.get())
+    };
     Ok(PhysicalPortStats {
         name: name.to_owned(),
         rx_packets: counted.received_packets,
@@ -91,7 +92,7 @@ pub(super) fn statistics(node: &Node, name: &str) -> anyhow::Result<PhysicalPort
         tx_packets: counted.transmitted_packets,
         tx_bytes: counted.transmitted_bytes,
         tx_errors: counted.transmit_errors,
-        tx_drops: running.workers.iter().map(full).sum(),
+        tx_drops: running.workers.iter().map(dropped).sum(),
         extended: extended
             .into_iter()
             .map(|counter| (counter.name, counter.value))

@@ -35,6 +35,17 @@ pub(crate) fn sluiced() -> Command {
 pub(crate) struct Node {
     child: Child,
     folder: TempDir,
+    /// How much is in its log.
+    log: String,
+}
+
+/// Starts the node of the document in a folder.
+fn launch(folder: &Path, log: &str) -> Child {
+    let path = |name: &str| folder.join(name);
+    let mut command = sluiced();
+    command.env("SLUICE_LOG", log);
+    command.arg("--config").arg(path("node.yaml")).arg("--socket").arg(path("node.sock"));
+    command.stderr(File::create(path("log")).unwrap()).spawn().unwrap()
 }
 
 impl Node {
@@ -59,19 +70,19 @@ impl Node {
 
     /// Starts it and waits for nothing.
     pub(crate) fn spawn(folder: TempDir, log: &str) -> Self {
-        let path = |name: &str| folder.path().join(name);
-        let mut command = sluiced();
-        command.env("SLUICE_LOG", log);
-        command.arg("--config").arg(path("node.yaml")).arg("--socket").arg(path("node.sock"));
-        let child = command.stderr(File::create(path("log")).unwrap()).spawn().unwrap();
-        Self { child, folder }
+        let child = launch(folder.path(), log);
+        Self { child, folder, log: log.to_owned() }
     }
 
     /// Waits until it answers.
     pub(crate) fn wait_until_ready(&mut self) {
         wait_for("the node's first answer", || {
-            let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the node ended: {ended:?}");
+            if let Some(ended) = self.child.try_wait().unwrap() {
+                // The driver of packet sockets numbers groups of queues by process and interface, which two nodes of one network may then
+                // share. The next process has another number.
+                assert!(self.log().contains("could not set PACKET_FANOUT"), "the node ended: {ended:?}");
+                self.child = launch(self.folder.path(), &self.log);
+            }
             self.try_ask(&Request::GetStatus).ok()
         });
     }
@@ -166,6 +177,11 @@ impl Node {
     /// Ends the node as an operator does, and waits for it.
     pub(crate) fn terminate(&mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
+        self.wait_for_end()
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
         wait_for("the node's end", || self.child.try_wait().unwrap())
     }
 }
