@@ -31,4 +31,5 @@ mod respond;
 mod rewrite;
 pub mod snapshot;
 pub mod time;
+pub mod token_bucket;
 pub mod trace;

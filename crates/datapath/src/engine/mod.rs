@@ -28,7 +28,7 @@ use crate::rewrite::table::{RewriteRef, RewriteTable};
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::{RouterId, Snapshot};
 use crate::time::Timestamp;
-use slow::TokenBucket;
+use crate::token_bucket::TokenBucket;
 
 /// ICMP errors that a worker sends in a second at most, and in one burst (RFC 1812 section 4.3.2.8).
 const ERRORS_PER_SECOND: u64 = 1000;
@@ -143,7 +143,7 @@ impl Engine {
             recent: RecentTunnels::new(),
             counters,
             logical,
-            errors: TokenBucket::full(ERRORS_PER_SECOND),
+            errors: TokenBucket::full(ERRORS_PER_SECOND, ERRORS_PER_SECOND),
             swept: 0,
             live_flows: 0,
             now: Timestamp::default(),

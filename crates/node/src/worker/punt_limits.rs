@@ -5,30 +5,31 @@
 
 use sluice_datapath::punt::PuntKind;
 use sluice_datapath::time::Timestamp;
+use sluice_datapath::token_bucket::TokenBucket;
 
 /// Packets of each kind in a second; of ARP and neighbour discovery those to a group.
-const A_SECOND: [u32; PuntKind::COUNT] = [2_000, 2_000, 10_000];
+const A_SECOND: [u64; PuntKind::COUNT] = [2_000, 2_000, 10_000];
 
 /// ARP and neighbour discovery packets to one station, in a second: the answers of as many neighbours.
-const DIRECTED_A_SECOND: u32 = 10_000;
+const DIRECTED_A_SECOND: u64 = 10_000;
 
 /// The limits of one worker.
 #[derive(Debug)]
 pub(crate) struct PuntLimits {
-    kinds: [PuntLimit; PuntKind::COUNT],
-    directed: PuntLimit,
+    kinds: [TokenBucket; PuntKind::COUNT],
+    directed: TokenBucket,
 }
 
 impl PuntLimits {
     pub(crate) fn new() -> Self {
-        Self { kinds: A_SECOND.map(PuntLimit::new), directed: PuntLimit::new(DIRECTED_A_SECOND) }
+        Self { kinds: A_SECOND.map(limit), directed: limit(DIRECTED_A_SECOND) }
     }
 
     /// Whether one more packet may go to the control thread at `now`.
     pub(crate) fn allow(&mut self, kind: PuntKind, frame: &[u8], now: Timestamp) -> bool {
         let limit =
             if may_be_answer(kind, frame) { &mut self.directed } else { &mut self.kinds[kind.index()] };
-        limit.allows(now)
+        limit.take(now)
     }
 }
 
@@ -39,30 +40,8 @@ pub(crate) fn may_be_answer(kind: PuntKind, frame: &[u8]) -> bool {
 }
 
 /// So many packets a second, a tenth of them at once.
-#[derive(Debug)]
-struct PuntLimit {
-    a_second: u32,
-    /// Tokens, in packets times 10⁹.
-    tokens: u64,
-    filled: u64,
-}
-
-impl PuntLimit {
-    fn new(a_second: u32) -> Self {
-        Self { a_second, tokens: 0, filled: 0 }
-    }
-
-    fn allows(&mut self, now: Timestamp) -> bool {
-        const PACKET: u64 = 1_000_000_000;
-        let now = now.as_nanos();
-        let earned = u128::from(now.saturating_sub(self.filled)) * u128::from(self.a_second);
-        let most = u64::from(self.a_second / 10).max(1) * PACKET;
-        self.tokens = (u128::from(self.tokens) + earned).min(u128::from(most)) as u64;
-        self.filled = now;
-        let allowed = self.tokens >= PACKET;
-        self.tokens -= if allowed { PACKET } else { 0 };
-        allowed
-    }
+fn limit(a_second: u64) -> TokenBucket {
+    TokenBucket::full(a_second, (a_second / 10).max(1))
 }
 
 #[cfg(test)]
