@@ -8,6 +8,7 @@
 //! [`Started`] is held by the port and by each of its queues: whoever is last stops the device, and only then is it closed and
 //! removed. So a device never stops under a worker's hands, whatever is dropped first.
 
+mod config;
 mod kernel_memory;
 mod kind;
 
@@ -18,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use config::{PciIdentity, PortConfig, PortInfo};
 use kernel_memory::KernelMemory;
 pub use kind::{MemifRole, MemifSettings, PortKind};
 
@@ -34,86 +36,6 @@ const FRAME_OVERHEAD: u16 = 14 + 8;
 
 /// How long a server may take to accept a memif client that does not copy. It answers in less than a millisecond when it runs.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(2);
-
-/// How a port is used.
-#[derive(Debug, Clone)]
-pub struct PortConfig {
-    /// Receive queues. With several, flows are spread over them by RSS where the device can.
-    pub receive_queues: u16,
-    /// Transmit queues.
-    pub transmit_queues: u16,
-    /// Descriptors a receive queue; fitted to what the driver takes.
-    pub receive_descriptors: u16,
-    /// Descriptors a transmit queue; fitted to what the driver takes.
-    pub transmit_descriptors: u16,
-    /// Longest payload of a frame, bytes. Virtual ports take frames up to the size of their buffers whatever this says.
-    pub mtu: u16,
-    /// Pool that packets are received into.
-    pub mempool: Mempool,
-    /// Whether to receive frames for other MAC addresses too.
-    pub promiscuous: bool,
-    /// A promise that all packets sent on this port are of `mempool` and in one segment, which some drivers repay (MBUF_FAST_FREE).
-    /// A packet that breaks it is dropped and counted ([`TxQueue::unfit_packets`]).
-    pub one_pool: bool,
-}
-
-impl PortConfig {
-    /// One queue each way with 1,024 descriptors, MTU 1,500, promiscuous.
-    pub fn new(mempool: Mempool) -> Self {
-        Self {
-            receive_queues: 1,
-            transmit_queues: 1,
-            receive_descriptors: 1024,
-            transmit_descriptors: 1024,
-            mtu: 1500,
-            mempool,
-            promiscuous: true,
-            one_pool: false,
-        }
-    }
-}
-
-/// What a device is and can do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortInfo {
-    /// Poll-mode driver, such as `net_memif`.
-    pub driver: String,
-    /// DPDK's name of the device.
-    pub device: String,
-    /// MAC address.
-    pub mac: [u8; 6],
-    /// NUMA node that the device is on; `None` where there is no such thing.
-    pub numa_node: Option<u32>,
-    /// PCI vendor and device, for a device on PCI.
-    pub pci: Option<PciIdentity>,
-    /// Most receive queues.
-    pub max_receive_queues: u16,
-    /// Most transmit queues.
-    pub max_transmit_queues: u16,
-    /// MTU now.
-    pub mtu: u16,
-    /// Smallest MTU.
-    pub min_mtu: u16,
-    /// Largest MTU that the driver takes.
-    pub max_mtu: u16,
-    /// Longest frame that the driver says it takes, bytes.
-    pub max_frame: u32,
-    /// Receive offloads, DPDK's bits (`RTE_ETH_RX_OFFLOAD_*`).
-    pub receive_offloads: u64,
-    /// Transmit offloads, DPDK's bits (`RTE_ETH_TX_OFFLOAD_*`).
-    pub transmit_offloads: u64,
-    /// What the device can spread flows by, DPDK's bits (`RTE_ETH_RSS_*`); 0 if it cannot.
-    pub rss_functions: u64,
-}
-
-/// What a PCI device says it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PciIdentity {
-    /// Vendor number.
-    pub vendor: u16,
-    /// The vendor's device number.
-    pub device: u16,
-}
 
 /// The queues of a started port. Each goes to the worker that polls it.
 #[derive(Debug)]
@@ -230,12 +152,8 @@ impl Port {
             return Err(PortError::Exists(name.to_owned()));
         }
         if existing.is_none() {
-            log::forget();
-            // SAFETY: the EAL runs, since `eal` exists; the texts live during the call.
-            let result = unsafe { ffi::sluice_device_add(bus.as_ptr(), text.as_ptr(), arguments.as_ptr()) };
-            if result != 0 {
-                return Err(pci_driver_error(name, kind).unwrap_or_else(|| refused(log::explain(result))));
-            }
+            let added = add_device(eal, &bus, &text, &arguments);
+            added.map_err(|reason| pci_driver_error(name, kind).unwrap_or_else(|| refused(reason)))?;
         }
         let id = port_by_name(&text).ok_or_else(|| {
             pci_driver_error(name, kind).unwrap_or_else(|| refused("it made no network port".to_owned()))
@@ -533,6 +451,16 @@ impl Inner {
 
     fn driver_error(&self, action: &'static str, errno: i32) -> PortError {
         PortError::Driver { port: self.name.clone(), action, reason: log::explain(errno) }
+    }
+}
+
+/// Adds a device to the EAL; otherwise why that failed.
+fn add_device(_: &Eal, bus: &CString, device: &CString, arguments: &CString) -> Result<(), String> {
+    log::forget();
+    // SAFETY: the EAL runs, since there is a handle to it; the texts live during the call.
+    match unsafe { ffi::sluice_device_add(bus.as_ptr(), device.as_ptr(), arguments.as_ptr()) } {
+        0 => Ok(()),
+        error => Err(log::explain(error)),
     }
 }
 
