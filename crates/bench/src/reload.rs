@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 use sluice_control::{Answer, Client, Request};
 
@@ -129,16 +130,11 @@ pub(crate) fn run(arguments: &ReloadArguments) -> Result<ExitCode> {
     let mut times = Vec::new();
     let mut rates = Vec::new();
     for (name, limit) in [("highest", None), ("half of it", Some(rate(&highest) * BELOW))] {
-        rates.push(at_rate(
-            &bench,
-            &mut node,
-            &case,
-            name,
-            limit,
-            usize::from(arguments.swaps),
-            &mut times,
-            &progress,
-        )?);
+        let rounds = Rounds { bench: &bench, case: &case, limit, wanted: usize::from(arguments.swaps) };
+        progress.set_message(format!("{name} rate"));
+        let (rate, applied) = rounds.run(&mut node, name, &progress)?;
+        rates.push(rate);
+        times.extend(applied);
     }
     progress.finish_and_clear();
     let milliseconds = |time: &Duration| time.as_secs_f64() * 1e3;
@@ -162,48 +158,50 @@ pub(crate) fn run(arguments: &ReloadArguments) -> Result<ExitCode> {
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Rounds at one rate until `wanted` documents were swapped in.
-#[expect(clippy::too_many_arguments, reason = "called once; a struct would only name the same things twice")]
-fn at_rate(
-    bench: &Bench,
-    node: &mut Node,
-    case: &Case,
-    name: &'static str,
+/// Rounds at one rate, each a trial without swaps and one with.
+struct Rounds<'a> {
+    bench: &'a Bench,
+    case: &'a Case,
+    /// Packets a second; the highest rate without.
     limit: Option<f64>,
+    /// Documents to be swapped in.
     wanted: usize,
-    times: &mut Vec<Duration>,
-    progress: &indicatif::ProgressBar,
-) -> Result<Rate> {
-    let (mut plain, mut swapping, mut swaps) = (Vec::new(), Vec::new(), 0);
-    let trial = |node: &mut Node| {
+}
+
+impl Rounds<'_> {
+    /// As many rounds as the documents need; how long each document took.
+    fn run(
+        &self,
+        node: &mut Node,
+        name: &'static str,
+        progress: &ProgressBar,
+    ) -> Result<(Rate, Vec<Duration>)> {
+        let (mut plain, mut swapping, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        while times.len() < self.wanted {
+            if plain.len() == MOST_ROUNDS {
+                return Err(BenchError::TooFewSwaps { swaps: times.len(), rounds: MOST_ROUNDS });
+            }
+            plain.push(self.trial(node)?);
+            let (trial, applied) = while_swapping(node, self.wanted - times.len(), |node| self.trial(node))?;
+            swapping.push(trial);
+            progress.inc(applied.len() as u64);
+            times.extend(applied);
+        }
+        let ratios =
+            swapping.iter().zip(&plain).map(|(with, without)| rate(&with.sample) / rate(&without.sample));
+        let (ratio, swaps) = (median(ratios), times.len());
+        let (plain, swapping) = (Totals::of(&plain), Totals::of(&swapping));
+        Ok((Rate { name, swaps, plain, swapping, ratio }, times))
+    }
+
+    fn trial(&self, node: &mut Node) -> Result<Trial> {
         let before = ring_full(node)?;
-        let sample = match limit {
-            None => bench.measuring.sample(node, case),
-            Some(limit) => bench.measuring.at_rate(node, case, limit),
+        let sample = match self.limit {
+            None => self.bench.measuring.sample(node, self.case),
+            Some(limit) => self.bench.measuring.at_rate(node, self.case, limit),
         };
         Ok(Trial { sample: sample?, ring_full: ring_full(node)?.saturating_sub(before) })
-    };
-    while swaps < wanted {
-        if plain.len() == MOST_ROUNDS {
-            return Err(BenchError::TooFewSwaps { swaps, rounds: MOST_ROUNDS });
-        }
-        progress.set_message(format!("{name} rate"));
-        plain.push(trial(node)?);
-        let (sample, applied) = while_swapping(node, wanted - swaps, trial)?;
-        swapping.push(sample);
-        swaps += applied.len();
-        progress.inc(applied.len() as u64);
-        times.extend(applied);
     }
-    let ratios =
-        swapping.iter().zip(&plain).map(|(with, without)| rate(&with.sample) / rate(&without.sample));
-    Ok(Rate {
-        name,
-        swaps,
-        ratio: median(ratios),
-        plain: Totals::of(&plain),
-        swapping: Totals::of(&swapping),
-    })
 }
 
 /// One trial during which documents are applied in turn, `most` at most; how long each took that was in force before the trial ended.
