@@ -3,26 +3,20 @@
 //! `cargo bench -p sluice-datapath` prints two tables: each direction with the cache on and off, and a growing number of flows with what
 //! they need of memory. Packets are 60-byte frames (74 bytes with IPv6) in heap memory; I/O is not in the figures. What a table compares
 //! is measured in turns, round by round, and a ratio is the median of the rounds' ratios, so that whatever else the machine does strikes both
-//! sides. Arguments after `--`:
-//!
-//! ```text
-//! --quick          without the large numbers of flows
-//! --json FILE      the rows as JSON as well
-//! --packets N      packets of each row, 4,194,304 unless told (few of them for a profiler)
-//! WORD...          only the rows whose name has each word, such as `decap` or `"IPv4, cache on"`
-//! ```
+//! sides. `cargo bench -p sluice-datapath --bench engine -- --help` tells the arguments.
 
 mod fixture;
 mod subject;
 
+use std::path::PathBuf;
+
+use clap::Parser;
 use serde::Serialize;
 use sluice_datapath::buffer::BATCH;
 
 use fixture::Direction;
 use subject::{Round, Subject};
 
-/// Packets measured for each row, unless the command line says otherwise.
-const PACKETS: usize = 4 << 20;
 /// Rounds that the packets of a row are divided into.
 const ROUNDS: usize = 16;
 /// Flows of the rows that compare the cache on and off.
@@ -45,31 +39,28 @@ struct Row {
 }
 
 /// What the command line asks for.
+#[derive(clap::Parser)]
 struct Selection {
+    /// Without the large numbers of flows.
+    #[arg(long)]
     quick: bool,
-    packets: usize,
-    json: Option<String>,
+    /// Packets of each row, rounded up to whole batches in every round.
+    #[arg(long, default_value_t = 4 << 20, value_parser = clap::value_parser!(u32).range(1..))]
+    packets: u32,
+    /// File that the rows are written to as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Words that the names of the wanted rows have, such as `decap` or "IPv4, cache on".
     words: Vec<String>,
+    /// What cargo adds.
+    #[arg(long, hide = true)]
+    bench: bool,
 }
 
 impl Selection {
-    fn from_arguments() -> Self {
-        let mut selection = Self { quick: false, packets: PACKETS, json: None, words: Vec::new() };
-        let mut arguments = std::env::args().skip(1);
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--quick" => selection.quick = true,
-                "--json" => selection.json = arguments.next(),
-                "--packets" => {
-                    let number = arguments.next().and_then(|number| number.parse().ok());
-                    selection.packets = number.unwrap_or(PACKETS).next_multiple_of(BATCH * ROUNDS);
-                }
-                // What cargo adds.
-                "--bench" => {}
-                _ => selection.words.push(argument),
-            }
-        }
-        selection
+    /// Packets of a round.
+    fn round(&self) -> usize {
+        (self.packets as usize).next_multiple_of(BATCH * ROUNDS) / ROUNDS
     }
 
     fn wants(&self, direction: Direction, flows: usize, cache: bool) -> bool {
@@ -86,7 +77,7 @@ impl Selection {
         let mut rounds: Vec<Vec<Round>> = subjects.iter().map(|_| Vec::with_capacity(ROUNDS)).collect();
         for _ in 0..ROUNDS {
             for (subject, rounds) in subjects.iter_mut().zip(&mut rounds) {
-                rounds.push(subject.round(self.packets / ROUNDS));
+                rounds.push(subject.round(self.round()));
             }
         }
         let row = |(subject, own): (&Subject, &Vec<Round>)| {
@@ -179,7 +170,7 @@ fn print(title: &str, ratio: &str, rows: &[Row]) {
 }
 
 fn main() -> std::io::Result<()> {
-    let selection = Selection::from_arguments();
+    let selection = Selection::parse();
     let mut rows = cache_rows(&selection)?;
     print("With the flow cache and without", "saved", &rows);
     let flows = flow_rows(&selection)?;
