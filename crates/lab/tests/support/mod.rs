@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -194,7 +194,14 @@ impl Runner {
             assert_eq!(links.lines().count(), 2, "{links}");
             namespaces.extend(links.lines().map(String::from));
         }
-        Traces { namespaces, state: self.state(name), taken: ticks() }
+        let pins = links(Path::new(&format!("/proc/{init}")))
+            .filter_map(|link| {
+                let target = fs::read_link(&link).ok()?.display().to_string();
+                namespaces.contains(&target).then(|| (target, fs::File::open(link).unwrap()))
+            })
+            .collect::<BTreeMap<_, _>>();
+        assert_eq!(pins.keys().collect::<Vec<_>>(), namespaces.iter().collect::<Vec<_>>(), "init holds all");
+        Traces { namespaces, state: self.state(name), taken: ticks(), _pins: pins }
     }
 }
 
@@ -213,9 +220,16 @@ impl Drop for Runner {
 pub struct Traces {
     pub namespaces: BTreeSet<String>,
     state: PathBuf,
-    /// Clock ticks since boot. The kernel gives the numbers of namespaces that are gone to new ones, so what began later is not
-    /// of this lab.
+    /// Clock ticks since boot. What began later is not of this lab, but may hold a copy of a pin until it executes its program.
     taken: u64,
+    /// The namespaces, held open: the kernel gives the numbers of those that are gone to new ones, of another lab for instance.
+    _pins: BTreeMap<String, fs::File>,
+}
+
+/// Links in `/proc` to the namespaces of a process and to its open files.
+fn links(process: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let list = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    list(process.join("ns")).chain(list(process.join("fd")))
 }
 
 impl Traces {
@@ -244,18 +258,18 @@ impl Traces {
         self.holders().into_iter().map(|(_, target)| target).collect::<BTreeSet<_>>().len()
     }
 
-    /// Links in `/proc` to namespaces of the lab. A process that ended and that nobody has waited for holds nothing any more.
+    /// Links in `/proc` to namespaces of the lab, those of this process left out. A process that ended and that nobody has
+    /// waited for holds nothing any more.
     fn holders(&self) -> Vec<(PathBuf, String)> {
-        let list =
-            |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
         let of_then = |path: &PathBuf| {
             let pid = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-            let process = pid.and_then(ProcessIdentity::of);
+            let process = pid.filter(|pid| *pid != std::process::id().cast_signed()).and_then(ProcessIdentity::of);
             process.is_some_and(|process| process.is_alive() && process.start_time <= self.taken)
         };
-        list("/proc".into())
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+        processes
             .filter(of_then)
-            .flat_map(|process| list(process.join("ns")).chain(list(process.join("fd"))))
+            .flat_map(|process| links(&process))
             .filter_map(|link| Some((link.clone(), fs::read_link(link).ok()?.display().to_string())))
             .filter(|(_, target)| self.namespaces.contains(target))
             .collect()
