@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 use crate::command::CommonArguments;
-use crate::error::{BenchError, Result, While};
+use crate::error::{Result, While};
 use crate::machine::{Conditions, HugePages, Realtime, check_cores, load_average, processor};
 use crate::measure::{Case, Measuring, Sample};
 use crate::process::Interrupt;
@@ -31,11 +31,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// Checks the arguments, makes a folder and reserves `mebibytes` of huge pages where that is allowed.
     pub(crate) fn new(arguments: &CommonArguments, mebibytes: u64, quick: bool) -> Result<Self> {
-        let &[generator_core, core] = &arguments.cores[..] else {
-            return Err(BenchError::Core { core: arguments.cores.first().copied().unwrap_or(0) });
-        };
-        let cores = [generator_core, core];
-        check_cores(cores)?;
+        check_cores(&arguments.generator_cores, &arguments.device_cores)?;
         let interrupt = Interrupt::watch()?;
         let folder = tempfile::Builder::new()
             .prefix("sluice-bench-")
@@ -44,12 +40,14 @@ impl Bench {
         let huge_pages = if arguments.no_huge_pages { None } else { HugePages::reserve(mebibytes) };
         let setting = Setting {
             folder: folder.path().to_owned(),
-            cores,
+            generator_cores: arguments.generator_cores.clone(),
+            device_cores: arguments.device_cores.clone(),
             huge_pages: huge_pages.is_some(),
             zero_copy: arguments.zero_copy,
             generator: arguments.generator.clone(),
             sluiced: arguments.sluiced.clone(),
             interrupt,
+            ports: None,
         };
         let (trial_ms, repeat) = if quick { (150, 2) } else { (TRIAL_MS, REPEAT) };
         let measuring = Measuring {
@@ -98,7 +96,8 @@ impl Bench {
         Conditions {
             processor: processor(),
             cycles_per_second: subject.generator().cycles_per_second(),
-            cores: self.setting.cores,
+            generator_cores: self.setting.generator_cores.clone(),
+            device_cores: self.setting.device_cores.clone(),
             load_average: [self.load_before, load_average()],
             memory: subject.generator().memory().to_owned(),
             realtime: self.measuring.realtime.is_on(),

@@ -84,9 +84,12 @@ pub(crate) struct ReloadArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct CommonArguments {
-    /// Core of the generator, core of what is measured.
-    #[arg(long, value_delimiter = ',', default_values_t = [0u16, 1])]
-    pub(crate) cores: Vec<u16>,
+    /// Cores of the generator.
+    #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [0u16])]
+    pub(crate) generator_cores: Vec<u16>,
+    /// Cores of what is measured.
+    #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [1u16])]
+    pub(crate) device_cores: Vec<u16>,
     /// Milliseconds of each trial [default: 300].
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) trial_ms: Option<u64>,

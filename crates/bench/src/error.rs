@@ -44,11 +44,23 @@ pub enum BenchError {
     Traffic(#[from] crate::traffic::TrafficError),
     /// Too few cores.
     #[error(
-        "core {core} cannot be used: the bench needs one core for the generator and another for what it measures; name two with --cores"
+        "core {core} cannot be used: the generator and what is measured need cores of their own that exist; name them with --generator-cores and --device-cores"
     )]
     Core {
         /// The core.
         core: u16,
+    },
+    /// Another number of ports than a topology needs.
+    #[error(
+        "this needs {} uplinks and {} downlinks; for the {end} {} and {} were named", needed.0, needed.1, named.0, named.1
+    )]
+    Ports {
+        /// Whose ports.
+        end: &'static str,
+        /// Uplinks and downlinks that are needed.
+        needed: (usize, usize),
+        /// Uplinks and downlinks that were named.
+        named: (usize, usize),
     },
     /// The node took too long to swap documents.
     #[error(

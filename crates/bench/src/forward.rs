@@ -3,11 +3,14 @@
 use std::process::ExitCode;
 
 use crate::bench::{Bench, progress};
-use crate::command::ForwardArguments;
+use crate::command::{CommonArguments, ForwardArguments};
+use crate::document::{NodeSettings, RING_SIZE};
 use crate::error::Result;
 use crate::measure::{Case, Directions, median};
+use crate::ports::PortName;
 use crate::report::{ForwardReport, Row, forward_table};
-use crate::subject::{Echo, Node, Subject, node_document};
+use crate::subject::{Echo, Node, Subject, Variant};
+use crate::topology::Topology;
 use crate::traffic::Family;
 
 /// Memory of the processes in huge pages, MiB: the node, the echo and their generators.
@@ -20,12 +23,7 @@ const QUICK_SIZES: [u16; 3] = [64, 512, 1500];
 /// Runs the bench and prints its result.
 pub(crate) fn run(arguments: &ForwardArguments) -> Result<ExitCode> {
     if arguments.show_document {
-        let core = arguments.common.cores.last().copied().unwrap_or(1);
-        let socket = std::path::Path::new("/run/sluice/bench.sock");
-        print!(
-            "{}",
-            node_document(socket, core, !arguments.common.no_huge_pages, arguments.common.zero_copy)?
-        );
+        print!("{}", shown(&arguments.common).document()?);
         return Ok(ExitCode::SUCCESS);
     }
     let bench = Bench::new(&arguments.common, MEBIBYTES, arguments.quick)?;
@@ -38,10 +36,26 @@ pub(crate) fn run(arguments: &ForwardArguments) -> Result<ExitCode> {
     Ok(if report.rows.iter().all(|row| row.wrong == 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The node of the bench, for whoever wants to run it by hand.
+fn shown(arguments: &CommonArguments) -> NodeSettings {
+    let memif = |id| vec![PortName::Memif { socket: "/run/sluice/bench.sock".into(), id }];
+    NodeSettings {
+        topology: Topology::default(),
+        uplinks: memif(0),
+        downlinks: memif(1),
+        cores: arguments.device_cores.clone(),
+        huge_pages: !arguments.no_huge_pages,
+        zero_copy: arguments.zero_copy,
+        ring_size: RING_SIZE,
+        flow_cache: true,
+        more: false,
+    }
+}
+
 fn measure(bench: &Bench, cases: &[Case]) -> Result<ForwardReport> {
-    let mut node = Node::start(&bench.setting)?;
+    let mut node = Node::start(&bench.setting, Variant::new(Topology::default()))?;
     node.pause();
-    let mut echo = Echo::start(&bench.setting)?;
+    let mut echo = Echo::start(&bench.setting, &Topology::default())?;
     let progress = progress((2 * bench.repeat + 1) * cases.len());
     let samples = bench.in_turn(&mut [&mut node, &mut echo], cases, bench.repeat, &progress)?;
     drop(echo);

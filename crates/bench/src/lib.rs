@@ -13,6 +13,7 @@
 
 mod bench;
 pub mod command;
+mod document;
 mod error;
 mod forward;
 mod generator;
@@ -20,6 +21,7 @@ mod machine;
 mod measure;
 pub mod message;
 mod peers;
+pub mod ports;
 mod process;
 mod reload;
 mod report;

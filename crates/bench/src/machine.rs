@@ -20,8 +20,10 @@ pub(crate) struct Conditions {
     pub(crate) processor: String,
     /// Cycles of the time stamp counter a second.
     pub(crate) cycles_per_second: u64,
-    /// Core of the generator and core of what is measured.
-    pub(crate) cores: [u16; 2],
+    /// Cores of the generator.
+    pub(crate) generator_cores: Vec<u16>,
+    /// Cores of what is measured.
+    pub(crate) device_cores: Vec<u16>,
     /// Load average of the last minute at the beginning and at the end.
     pub(crate) load_average: [f64; 2],
     /// What packet memory was taken from.
@@ -47,14 +49,16 @@ pub(crate) fn processor() -> String {
     model.map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_owned())
 }
 
-/// Checks that two different cores were named that exist.
-pub(crate) fn check_cores(cores: [u16; 2]) -> Result<()> {
-    for core in cores {
-        if !std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).is_dir() {
-            return Err(BenchError::Core { core });
+/// Checks that all cores exist and that none is named twice.
+pub(crate) fn check_cores(generator: &[u16], device: &[u16]) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for core in generator.iter().chain(device) {
+        let exists = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).is_dir();
+        if !exists || !seen.insert(core) {
+            return Err(BenchError::Core { core: *core });
         }
     }
-    if cores[0] == cores[1] { Err(BenchError::Core { core: cores[1] }) } else { Ok(()) }
+    if generator.is_empty() || device.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
 }
 
 /// Huge pages that were reserved for the bench; given back when dropped.
@@ -158,9 +162,9 @@ mod tests {
 
     #[test]
     fn one_core_is_not_enough() {
-        assert!(check_cores([0, 0]).is_err());
-        let sentence = check_cores([0, 9999]).unwrap_err().to_string();
-        assert!(sentence.contains("core 9999") && sentence.contains("--cores"), "{sentence}");
+        assert!(check_cores(&[0], &[0]).is_err() && check_cores(&[0], &[]).is_err());
+        let sentence = check_cores(&[0], &[9999]).unwrap_err().to_string();
+        assert!(sentence.contains("core 9999") && sentence.contains("--device-cores"), "{sentence}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::machine::Realtime;
-use crate::message::{TrialOrder, TrialResult};
+use crate::message::{Load, TrialOrder, TrialResult};
 use crate::subject::{Counters, Subject};
 use crate::traffic::{Direction, Family};
 
@@ -53,7 +53,7 @@ impl fmt::Display for Directions {
 pub(crate) struct Case {
     pub(crate) directions: Directions,
     pub(crate) family: Family,
-    /// Bytes of a workload's frame with its frame check sequence. IPv6 frames have 78 at least.
+    /// Bytes of a workload's frame with its frame check sequence. IPv6 frames have 80 at least.
     pub(crate) size: usize,
 }
 
@@ -63,14 +63,15 @@ impl Case {
         self.size.saturating_sub(FRAME_CHECK_BYTES).max(self.family.shortest_frame())
     }
 
-    fn order(&self, subject: &dyn Subject, packets_per_second: Option<u64>, duration_ms: u64) -> TrialOrder {
+    fn order(&self, subject: &dyn Subject, load: Load, duration_ms: u64) -> TrialOrder {
         TrialOrder {
             directions: self.directions.streams(),
             family: self.family,
-            frame_bytes: self.frame_bytes(),
+            frame_bytes: vec![self.frame_bytes()],
             expected: subject.expected(),
-            packets_per_second,
+            load,
             duration_ms,
+            latency: false,
         }
     }
 }
@@ -100,9 +101,9 @@ pub(crate) struct Measuring {
 impl Measuring {
     /// One trial at the highest rate, behind one that is not counted.
     pub(crate) fn sample(&self, subject: &mut dyn Subject, case: &Case) -> Result<Sample> {
-        let warm_up = case.order(subject, None, WARM_UP_MS);
+        let warm_up = case.order(subject, Load::Most, WARM_UP_MS);
         subject.generator().trial(&warm_up)?;
-        let order = case.order(subject, None, self.trial_ms);
+        let order = case.order(subject, Load::Most, self.trial_ms);
         self.run(subject, &order)
     }
 
@@ -114,14 +115,16 @@ impl Measuring {
         packets_per_second: f64,
     ) -> Result<Sample> {
         let streams = case.directions.streams().len() as f64;
-        let order = case.order(subject, Some((packets_per_second / streams) as u64), self.trial_ms);
+        let load = Load::Rate { packets_per_second: packets_per_second / streams };
+        let order = case.order(subject, load, self.trial_ms);
         self.run(subject, &order)
     }
 
     fn run(&self, subject: &mut dyn Subject, order: &TrialOrder) -> Result<Sample> {
         let before = subject.counters()?;
-        let threads = [Some(subject.generator().process().pid()), subject.forwarding_thread()];
-        let raised = self.realtime.raise(threads.into_iter().flatten());
+        let generator = subject.generator().process().pid();
+        let threads = subject.forwarding_threads();
+        let raised = self.realtime.raise(threads.into_iter().chain([generator]));
         let result = subject.generator().trial(order);
         drop(raised);
         let result = result?;
@@ -160,6 +163,6 @@ mod tests {
         let case = |family, size| Case { directions: Directions::Both, family, size };
         assert_eq!(case(Family::Ipv4, 64).frame_bytes(), 60);
         assert_eq!(case(Family::Ipv4, 1518).frame_bytes(), 1514);
-        assert_eq!(case(Family::Ipv6, 64).to_string(), "both IPv6 78", "the shortest that holds its tag");
+        assert_eq!(case(Family::Ipv6, 64).to_string(), "both IPv6 80", "the shortest that holds its tag");
     }
 }

@@ -25,18 +25,38 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialOrder {
-    /// Directions, one stream of packets each.
+    /// Directions, one stream of packets each; [`Direction::Loop`] stands alone.
     pub directions: Vec<Direction>,
-    /// Family of the inner packets.
+    /// Family of the workloads' packets.
     pub family: Family,
-    /// Bytes of the frame of a workload, without frame check sequence.
-    pub frame_bytes: usize,
+    /// Bytes of workloads' frames, without frame check sequence: the sizes of successive frames, over and over. 1 to 64 of them.
+    pub frame_bytes: Vec<usize>,
     /// How frames are to come back.
     pub expected: Expected,
-    /// Packets a second in each direction; without it as many as the ports take.
-    pub packets_per_second: Option<u64>,
+    /// How many are sent, and how fast.
+    pub load: Load,
     /// How long to send, milliseconds.
     pub duration_ms: u64,
+    /// Whether each frame's latency is recorded.
+    pub latency: bool,
+}
+
+/// What a trial offers, in each of its directions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
+pub enum Load {
+    /// As many frames as the ports take.
+    Most,
+    /// Frames at equal distances. What a port has no room for is sent as soon as it has, or not at all in the trial's time.
+    Rate {
+        /// Frames a second.
+        packets_per_second: f64,
+    },
+    /// So many frames, one right after the other, and no more. What a port has no room for is lost.
+    Burst {
+        /// Frames.
+        frames: u64,
+    },
 }
 
 /// What a generator answers.
@@ -72,13 +92,24 @@ pub struct Forwarded {
     pub busy_cycles: u64,
 }
 
-/// Counts of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Counts of one trial; by default one in which nothing was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// How long packets were sent, nanoseconds.
     pub sending_ns: u64,
     /// Counts by direction, in the order of the command.
     pub streams: Vec<StreamCounts>,
+    /// From the moment when a frame was to be sent until it was received, all directions together; none where it was not recorded
+    /// or nothing came back.
+    pub latency: Option<Latency>,
+    /// Frames that came back to the tester over each path, of an edge with several.
+    pub paths: Vec<u64>,
+    /// Longest time without a frame that came back while packets were sent, nanoseconds.
+    pub longest_gap_ns: u64,
+    /// Whether a link was seen down.
+    pub link_down: bool,
+    /// By how much the time stamp counter and the system's monotonic clock differ on how long the trial was, nanoseconds.
+    pub clock_difference_ns: i64,
     /// Frames that were of no stream and no neighbour resolution.
     pub foreign: u64,
     /// ARP requests and neighbour solicitations that were answered.
@@ -92,6 +123,8 @@ pub struct TrialResult {
 pub struct StreamCounts {
     /// The direction.
     pub direction: Direction,
+    /// Frames that were to be sent; at the highest rate those that the port took.
+    pub intended: u64,
     /// Frames that the port took.
     pub sent: u64,
     /// Frames of this stream that came back while packets were being sent, each once.
@@ -119,6 +152,7 @@ impl StreamCounts {
     pub const fn new(direction: Direction) -> Self {
         Self {
             direction,
+            intended: 0,
             sent: 0,
             received_while_sending: 0,
             received: 0,
@@ -136,6 +170,44 @@ impl StreamCounts {
     pub const fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
+
+    /// Adds what another core counted of the same direction.
+    pub fn add(&mut self, other: &Self) {
+        let Self { direction: _, intended, sent, received_while_sending, received, received_bytes, .. } =
+            other;
+        self.intended += intended;
+        self.sent += sent;
+        self.received_while_sending += received_while_sending;
+        self.received += received;
+        self.received_bytes += received_bytes;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.too_late += other.too_late;
+        self.stale += other.stale;
+        self.compared += other.compared;
+        self.wrong += other.wrong;
+    }
+}
+
+/// Latencies of one trial, nanoseconds, to three digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Frames that were measured.
+    pub frames: u64,
+    /// The least.
+    pub minimum: f64,
+    /// The mean.
+    pub mean: f64,
+    /// 50th percentile.
+    pub median: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// The most.
+    pub maximum: f64,
 }
 
 impl TrialResult {
@@ -186,6 +258,11 @@ mod tests {
                 counts(Direction::Encap, 1_000, 990, 900),
                 counts(Direction::Decap, 3_000, 3_000, 2_600),
             ],
+            latency: Some(Latency { frames: 990, minimum: 8.0, maximum: 4e6, ..Latency::default() }),
+            paths: vec![3],
+            longest_gap_ns: 7,
+            link_down: false,
+            clock_difference_ns: -3,
             foreign: 2,
             neighbor_requests: 1,
             interrupted: false,
@@ -204,6 +281,11 @@ mod tests {
     fn nothing_sent_is_nothing_lost() {
         let empty = TrialResult { sending_ns: 0, streams: Vec::new(), ..result() };
         assert_eq!((empty.loss(), empty.packets_per_second()), (0.0, 0.0));
+        let mut sum = StreamCounts::new(Direction::Loop);
+        for counts in result().streams {
+            sum.add(&counts);
+        }
+        assert_eq!((sum.direction, sum.sent, sum.received, sum.lost()), (Direction::Loop, 4_000, 3_990, 10));
         let duplicated = StreamCounts { sent: 5, received: 6, ..StreamCounts::new(Direction::Encap) };
         assert_eq!(duplicated.lost(), 0);
     }
@@ -213,10 +295,11 @@ mod tests {
         let order = TrialOrder {
             directions: vec![Direction::Encap, Direction::Decap],
             family: Family::Ipv6,
-            frame_bytes: 74,
+            frame_bytes: vec![76, 80],
             expected: Expected::Routed,
-            packets_per_second: Some(1_000),
+            load: Load::Rate { packets_per_second: 1_000.5 },
             duration_ms: 250,
+            latency: true,
         };
         for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded]
         {

@@ -7,7 +7,8 @@ use crate::command::PeersArguments;
 use crate::error::{Result, While};
 use crate::measure::{Case, Directions, Sample, median};
 use crate::report::{PeerRow, Row, peers_table};
-use crate::subject::{Echo, Node, OpenVswitch, Subject};
+use crate::subject::{Echo, Node, OpenVswitch, Subject, Variant};
+use crate::topology::Topology;
 
 /// Memory of the processes in huge pages, MiB: node, Open vSwitch, echo and their generators.
 const MEBIBYTES: u64 = 256 + 512 + 4 * 64;
@@ -22,11 +23,11 @@ pub(crate) fn run(arguments: &PeersArguments) -> Result<ExitCode> {
     let case = |family| directions.map(|directions| Case { directions, family, size: SIZE });
     let cases: Vec<Case> = arguments.families.iter().copied().flat_map(case).collect();
 
-    let mut node = Node::start(&bench.setting)?;
+    let mut node = Node::start(&bench.setting, Variant::new(Topology::default()))?;
     node.pause();
     let mut open_vswitch = OpenVswitch::start(&bench.setting)?;
     open_vswitch.pause();
-    let mut echo = Echo::start(&bench.setting)?;
+    let mut echo = Echo::start(&bench.setting, &Topology::default())?;
     let mut subjects: [&mut dyn Subject; 3] = [&mut node, &mut open_vswitch, &mut echo];
     let progress = progress(rounds * cases.len() * subjects.len());
     let samples = bench.in_turn(&mut subjects, &cases, rounds, &progress)?;
@@ -73,13 +74,7 @@ mod tests {
     use crate::subject::Counters;
 
     fn sample(cycles: u64) -> Sample {
-        let result = TrialResult {
-            sending_ns: 1,
-            streams: Vec::new(),
-            foreign: 0,
-            neighbor_requests: 0,
-            interrupted: false,
-        };
+        let result = TrialResult { sending_ns: 1, ..TrialResult::default() };
         Sample {
             result,
             counters: Counters { packets: 10, busy_cycles: 10 * cycles, heap_allocations: None, cache: None },

@@ -143,13 +143,14 @@ impl Process {
         self.signal(Signal::SIGCONT);
     }
 
-    /// The thread of the process whose name begins with `prefix`.
-    pub(crate) fn thread(&self, prefix: &str) -> Option<u32> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?;
-        tasks.flatten().find_map(|task| {
+    /// The threads of the process whose names begin with `prefix`.
+    pub(crate) fn threads(&self, prefix: &str) -> Vec<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let named = |task: std::fs::DirEntry| {
             let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
             name.starts_with(prefix).then(|| task.file_name().to_str()?.parse().ok())?
-        })
+        };
+        tasks.filter_map(named).collect()
     }
 
     fn signal(&self, signal: Signal) {

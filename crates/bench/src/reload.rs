@@ -20,7 +20,8 @@ use crate::error::{BenchError, Result};
 use crate::machine::{Conditions, Realtime};
 use crate::measure::{Case, Directions, Sample, median};
 use crate::report::reload_table;
-use crate::subject::{Node, Subject};
+use crate::subject::{Node, Subject, Variant};
+use crate::topology::Topology;
 use crate::traffic::Family;
 
 /// Memory of the processes in huge pages, MiB: the node and its generator.
@@ -124,7 +125,7 @@ pub(crate) fn run(arguments: &ReloadArguments) -> Result<ExitCode> {
     bench.measuring.trial_ms = arguments.common.trial_ms.unwrap_or(TRIAL_MS);
     bench.measuring.realtime = Realtime::new(false);
     let case = Case { directions: Directions::Both, family: Family::Ipv4, size: SIZE };
-    let mut node = Node::start(&bench.setting)?;
+    let mut node = Node::start(&bench.setting, Variant::new(Topology::default()))?;
     let highest = bench.measuring.sample(&mut node, &case)?;
     let progress = progress(2 * usize::from(arguments.swaps));
     let mut times = Vec::new();
@@ -261,8 +262,7 @@ mod tests {
                 sending_ns: 1_000_000,
                 streams: vec![StreamCounts { sent, received, ..StreamCounts::new(Direction::Encap) }],
                 foreign: 0,
-                neighbor_requests: 0,
-                interrupted: false,
+                ..TrialResult::default()
             };
             Trial { sample: Sample { result, counters: Counters::default(), busy: 1.0 }, ring_full }
         };

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::machine::Conditions;
 use crate::measure::{Case, Directions, Sample, median};
 use crate::reload::{ReloadReport, Times};
+use crate::subject::list;
 use crate::traffic::Family;
 
 /// A result from this share of the ceiling up is the generator's rather than the node's.
@@ -267,7 +268,7 @@ pub(crate) fn peers_table(state: &Conditions, rows: &[Row]) -> String {
 }
 
 fn conditions(conditions: &Conditions) -> String {
-    let Conditions { processor, cycles_per_second, cores, load_average, memory, realtime, trial_ms, repeat } =
+    let Conditions { processor, cycles_per_second, load_average, memory, realtime, trial_ms, repeat, .. } =
         conditions;
     let scheduler = if *realtime {
         "real-time scheduler"
@@ -277,8 +278,8 @@ fn conditions(conditions: &Conditions) -> String {
     format!(
         "{processor}, {:.2} GHz; generator on core {}, device on core {}; {memory}; {scheduler}; load average {:.1} to {:.1}; medians of {repeat} trials of {trial_ms} ms\n",
         *cycles_per_second as f64 / 1e9,
-        cores[0],
-        cores[1],
+        list(&conditions.generator_cores),
+        list(&conditions.device_cores),
         load_average[0],
         load_average[1],
     )

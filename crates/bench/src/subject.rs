@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use echo::Echo;
-pub(crate) use node::{Node, document as node_document};
+pub(crate) use node::{Node, Variant};
 pub(crate) use open_vswitch::OpenVswitch;
 
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::generator::Generator;
+use crate::ports::PortName;
 use crate::process::{Interrupt, find};
+use crate::topology::Topology;
 use crate::traffic::Expected;
 
 /// How long links may take to come up.
@@ -24,8 +26,10 @@ const LINKS_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Setting {
     /// Folder for sockets, documents and logs; a subject makes one of its own in it.
     pub(crate) folder: PathBuf,
-    /// Core of the generator, core of what is measured.
-    pub(crate) cores: [u16; 2],
+    /// Cores of the generator.
+    pub(crate) generator_cores: Vec<u16>,
+    /// Cores of what is measured.
+    pub(crate) device_cores: Vec<u16>,
     /// Whether huge pages may be used.
     pub(crate) huge_pages: bool,
     /// Whether clients lend their packet memory instead of copying.
@@ -33,6 +37,42 @@ pub(crate) struct Setting {
     pub(crate) generator: Option<PathBuf>,
     pub(crate) sluiced: Option<PathBuf>,
     pub(crate) interrupt: Interrupt,
+    /// Ports that were named; without, shared memory.
+    pub(crate) ports: Option<NamedPorts>,
+}
+
+/// Ports that are connected by cables or by the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedPorts {
+    pub(crate) generator: Links,
+    pub(crate) device: Links,
+}
+
+/// The ports of one end of all links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Links {
+    pub(crate) uplinks: Vec<PortName>,
+    pub(crate) downlinks: Vec<PortName>,
+}
+
+impl Links {
+    /// Interfaces of one shared-memory socket: the uplinks from 0 on, then the downlinks.
+    fn of_socket(socket: &Path, topology: &Topology) -> Self {
+        let memif = |id: usize| PortName::Memif { socket: socket.to_owned(), id: id as u32 };
+        let uplinks = usize::from(topology.uplinks);
+        Self {
+            uplinks: (0..uplinks).map(memif).collect(),
+            downlinks: (uplinks..topology.links()).map(memif).collect(),
+        }
+    }
+
+    /// As arguments of a generator.
+    fn arguments(&self) -> Vec<String> {
+        let named = |flag: &str, ports: &[PortName]| -> Vec<String> {
+            ports.iter().flat_map(|port| [flag.to_owned(), port.to_string()]).collect()
+        };
+        [named("--uplink", &self.uplinks), named("--downlink", &self.downlinks)].concat()
+    }
 }
 
 impl Setting {
@@ -44,14 +84,52 @@ impl Setting {
         Ok(folder)
     }
 
-    /// Starts a traffic generator that is the server of the links on `socket`.
-    fn start_traffic(&self, folder: &Path, socket: &Path, receive_queues: u16) -> Result<Generator> {
+    /// Both ends of all links of a topology: those that were named, or shared memory in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Ports`] where the topology needs another number of ports than were named.
+    fn links(&self, folder: &Path, topology: &Topology) -> Result<NamedPorts> {
+        let Some(ports) = &self.ports else {
+            let links = Links::of_socket(&folder.join("memif.sock"), topology);
+            return Ok(NamedPorts { generator: links.clone(), device: links });
+        };
+        let needed = (usize::from(topology.uplinks), usize::from(topology.downlinks));
+        for (end, links) in [("generator", &ports.generator), ("device", &ports.device)] {
+            let named = (links.uplinks.len(), links.downlinks.len());
+            if named != needed {
+                return Err(BenchError::Ports { end, needed, named });
+            }
+        }
+        Ok(ports.clone())
+    }
+
+    /// Starts a traffic generator on its end of the links.
+    fn start_traffic(
+        &self,
+        folder: &Path,
+        links: &Links,
+        topology: &Topology,
+        receive_queues: u16,
+    ) -> Result<Generator> {
         let program = self.generator_program()?;
         Generator::start("sluice-generator", &program, folder, &self.interrupt, |command| {
-            command.arg("traffic").arg("--socket").arg(socket);
-            command.args(["--core", &self.cores[0].to_string()]);
+            command.arg("traffic").args(links.arguments());
+            command.args(["--cores", &list(&self.generator_cores)]);
+            command.args([
+                "--encapsulation",
+                topology.encapsulation.name(),
+                "--outer",
+                topology.outer.name(),
+            ]);
+            command.args(["--paths", &topology.paths.to_string()]);
             command.args(["--receive-queues", &receive_queues.to_string()]).args(self.pages());
         })
+    }
+
+    /// The core of a device that has one.
+    pub(crate) fn device_core(&self) -> u16 {
+        self.device_cores.first().copied().unwrap_or_default()
     }
 
     fn generator_program(&self) -> Result<PathBuf> {
@@ -65,6 +143,11 @@ impl Setting {
     fn pages(&self) -> [&'static str; 2] {
         ["--huge-pages", if self.huge_pages { "auto" } else { "off" }]
     }
+}
+
+/// Numbers with commas between them.
+pub(crate) fn list(numbers: &[u16]) -> String {
+    numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// What a subject has counted, since some moment in the past.
@@ -137,8 +220,13 @@ pub(crate) trait Subject {
         Ok(Vec::new())
     }
 
-    /// The thread that forwards.
-    fn forwarding_thread(&self) -> Option<u32>;
+    /// The threads that forward.
+    fn forwarding_threads(&self) -> Vec<u32>;
+
+    /// The node document that it runs, where it runs one.
+    fn document(&self) -> Option<&str> {
+        None
+    }
 
     /// Takes it off its core while others are measured.
     fn pause(&self);

@@ -1,40 +1,23 @@
-//! The addresses of the measured network: an edge between a tester on its uplink and a host, with 20 workloads, on its downlink.
+//! The measured network: an edge between testers on its uplinks and a host, with 20 workloads, on its downlinks.
 //!
 //! ```text
-//!   tester 192.0.2.1 ── uplink ── edge 192.0.2.2 │ 172.16.0.1 ── downlink ── 172.16.0.2 host ── 20 workloads on segment `web`
-//!   (64 addresses behind it)      tier-0 gateway │ TEP                       TEP
+//!   router of path 0, 192.0.2.1 ── uplink 0 ── 192.0.2.2 │ 172.16.0.1 ── downlink 0 ── 172.16.0.2 ┐
+//!   router of path 1 …                     edge, tier-0  │  TEP 0                        TEP       ├ host, 20 workloads on the segments
+//!   (64 addresses behind all of them)                    │ 172.16.1.1 ── downlink 1 ── 172.16.1.2 ┘ web-0, web-1
 //! ```
 //!
-//! The generator plays the tester and the host. The node document in `documents/edge.yaml` says the same to a node; a test holds
-//! the two together.
+//! The generator plays the routers (behind which the tester is) and the host; the bench writes the node's document from the same
+//! functions, and a test holds the two together.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
 use sluice_wire::{MacAddr, Vni};
 
-/// MAC address of the edge's uplink port.
-pub const UPLINK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-/// MAC address of the edge's downlink port.
-pub const DOWNLINK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+use crate::traffic::{Encapsulation, Family};
+
 /// MAC address of the distributed router.
 pub const ROUTER_MAC: MacAddr = sluice_intent::plan::DEFAULT_ROUTER_MAC;
-/// MAC address of the tester, the edge's next hop on the uplink.
-pub const TESTER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 9, 1]);
-/// MAC address of the host's TEP.
-pub const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 9, 2]);
-/// The tester on the uplink.
-pub const TESTER_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// The tester on the uplink, IPv6.
-pub const TESTER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
-/// The edge's TEP.
-pub const EDGE_TEP: Ipv4Addr = Ipv4Addr::new(172, 16, 0, 1);
-/// The host's TEP.
-pub const HOST_TEP: Ipv4Addr = Ipv4Addr::new(172, 16, 0, 2);
-/// The segment's virtual network identifier.
-pub const VNI: Vni = match Vni::new(71_680) {
-    Ok(vni) => vni,
-    Err(_) => panic!("within 24 bits"),
-};
 /// Workloads behind the host.
 pub const WORKLOADS: u16 = 20;
 /// Addresses behind the tester. Each talks to each workload.
@@ -45,6 +28,155 @@ pub const FLOWS: u16 = WORKLOADS * TESTER_ADDRESSES;
 pub const TESTER_PORT: u16 = 1024;
 /// UDP port of the workload's side of each flow.
 pub const WORKLOAD_PORT: u16 = 5001;
+/// Most uplinks, and most paths to the tester: the next hops that a route takes.
+pub const MOST_PATHS: u8 = 8;
+/// Most downlinks.
+pub const MOST_DOWNLINKS: u8 = 2;
+/// Prefix length of an uplink's IPv4 subnet, in which 29 routers have room.
+pub const UPLINK_PREFIX: u8 = 27;
+
+/// How many links and paths there are, and how workloads' frames are carried on the downlinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// Uplinks, 1 to [`MOST_PATHS`].
+    pub uplinks: u8,
+    /// Downlinks, 1 to [`MOST_DOWNLINKS`]. The edge has a TEP on each, and the workloads are spread over a segment for each.
+    pub downlinks: u8,
+    /// Next hops of the edge's default routes, from the number of uplinks to [`MOST_PATHS`]; they take the uplinks in turn.
+    pub paths: u8,
+    /// What carries frames on the downlinks.
+    pub encapsulation: Encapsulation,
+    /// Family of the TEPs.
+    pub outer: Family,
+}
+
+impl Default for Topology {
+    /// One uplink, one downlink, Geneve over IPv4.
+    fn default() -> Self {
+        Self { uplinks: 1, downlinks: 1, paths: 1, encapsulation: Encapsulation::Geneve, outer: Family::Ipv4 }
+    }
+}
+
+/// The two sides of the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Towards the tester.
+    Uplink,
+    /// Towards the workloads.
+    Downlink,
+}
+
+impl Topology {
+    /// All links: the uplinks, then the downlinks.
+    pub const fn links(&self) -> usize {
+        self.uplinks as usize + self.downlinks as usize
+    }
+
+    /// Which side a link is on, and its number there.
+    pub const fn side(&self, link: usize) -> (Side, u8) {
+        if link < self.uplinks as usize {
+            (Side::Uplink, link as u8)
+        } else {
+            (Side::Downlink, (link - self.uplinks as usize) as u8)
+        }
+    }
+
+    /// The uplink that a path's router is on.
+    pub const fn uplink_of(&self, path: u8) -> u8 {
+        path % self.uplinks
+    }
+
+    /// The downlink that a workload is reached over.
+    pub const fn downlink_of(&self, workload: u16) -> u8 {
+        (workload % self.downlinks as u16) as u8
+    }
+
+    /// The uplink that the tester's frames of a flow come in on.
+    pub const fn uplink_of_flow(&self, flow: u16) -> u8 {
+        ((flow / WORKLOADS + flow % WORKLOADS) % self.uplinks as u16) as u8
+    }
+
+    /// A path's router on its uplink's subnet.
+    pub fn router_ipv4(&self, path: u8) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(uplink_ipv4(self.uplink_of(path))) - 2 + u32::from(self.host_part(path)))
+    }
+
+    /// A path's router on its uplink's subnet.
+    pub fn router_ipv6(&self, path: u8) -> Ipv6Addr {
+        let mut segments = uplink_ipv6(self.uplink_of(path)).segments();
+        segments[7] = u16::from(self.host_part(path));
+        Ipv6Addr::from(segments)
+    }
+
+    /// A TEP of the edge.
+    pub fn edge_tep(&self, downlink: u8) -> IpAddr {
+        self.tep(downlink, 1)
+    }
+
+    /// A TEP of the host.
+    pub fn host_tep(&self, downlink: u8) -> IpAddr {
+        self.tep(downlink, 2)
+    }
+
+    fn tep(&self, downlink: u8, host: u8) -> IpAddr {
+        match self.outer {
+            Family::Ipv4 => Ipv4Addr::new(172, 16, downlink, host).into(),
+            Family::Ipv6 => Ipv6Addr::new(0x2001, 0xdb8, 16, downlink.into(), 0, 0, 0, host.into()).into(),
+        }
+    }
+
+    /// The edge itself has 2 on each uplink.
+    const fn host_part(&self, path: u8) -> u8 {
+        match path / self.uplinks {
+            0 => 1,
+            more => 2 + more,
+        }
+    }
+}
+
+/// MAC address of the edge's port on an uplink.
+pub const fn uplink_mac(uplink: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, uplink << 4, 1])
+}
+
+/// MAC address of the edge's port on a downlink.
+pub const fn downlink_mac(downlink: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, downlink << 4, 2])
+}
+
+/// MAC address of a path's router.
+pub const fn path_mac(path: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, path << 4 | 9, 1])
+}
+
+/// The path whose router has this MAC address.
+pub const fn path_of(mac: MacAddr) -> Option<u8> {
+    match mac.0 {
+        [2, 0, 0, 0, path, 1] if path & 0xf == 9 && path >> 4 < MOST_PATHS => Some(path >> 4),
+        _ => None,
+    }
+}
+
+/// MAC address of the host on a downlink.
+pub const fn host_mac(downlink: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, downlink << 4 | 9, 2])
+}
+
+/// The edge on an uplink.
+pub fn uplink_ipv4(uplink: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, (uplink << 5) + 2)
+}
+
+/// The edge on an uplink.
+pub fn uplink_ipv6(uplink: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 2, uplink.into(), 0, 0, 0, 2)
+}
+
+/// Virtual network identifier of the segment whose workloads are reached over a downlink.
+pub fn vni(downlink: u8) -> Vni {
+    // Within 24 bits for every downlink.
+    Vni::new(71_680 + u32::from(downlink)).unwrap_or(Vni::MAX)
+}
 
 /// MAC address of a workload, counted from 0.
 pub fn workload_mac(workload: u16) -> MacAddr {
@@ -52,14 +184,24 @@ pub fn workload_mac(workload: u16) -> MacAddr {
     MacAddr([2, 0, 0, 1, high, low])
 }
 
-/// IPv4 address of a workload, counted from 0.
-pub fn workload_ipv4(workload: u16) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 10, 20, 10)) + u32::from(workload))
+/// IPv4 address of a workload, counted from 0, on the subnet of the segment of its downlink.
+pub fn workload_ipv4(downlink: u8, workload: u16) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 10, 20 + downlink, 10)) + u32::from(workload))
 }
 
-/// IPv6 address of a workload, counted from 0.
-pub fn workload_ipv6(workload: u16) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 0x20, 0, 0, 0, 0, 0x10 + workload)
+/// IPv6 address of a workload, counted from 0, on the subnet of the segment of its downlink.
+pub fn workload_ipv6(downlink: u8, workload: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0x20, downlink.into(), 0, 0, 0, 0x10 + workload)
+}
+
+/// IPv4 address of the gateway on the subnet of a downlink's segment.
+pub fn gateway_ipv4(downlink: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 10, 20 + downlink, 1)
+}
+
+/// IPv6 address of the gateway on the subnet of a downlink's segment.
+pub fn gateway_ipv6(downlink: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0x20, downlink.into(), 0, 0, 0, 1)
 }
 
 /// IPv4 address behind the tester, counted from 0, in the range for benchmarks (RFC 2544 appendix C.2.2).
@@ -70,4 +212,39 @@ pub fn tester_ipv4(tester: u16) -> Ipv4Addr {
 /// IPv6 address behind the tester, counted from 0.
 pub fn tester_ipv6(tester: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, tester)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_path_has_a_router_of_its_own_beside_the_edge() {
+        for (uplinks, paths) in [(1, 1), (1, 8), (2, 2), (2, 8), (3, 8), (8, 8)] {
+            let topology = Topology { uplinks, paths, ..Topology::default() };
+            let mut addresses = BTreeSet::new();
+            for path in 0..paths {
+                let (edge, router) = (uplink_ipv4(topology.uplink_of(path)), topology.router_ipv4(path));
+                assert_eq!(u32::from(edge) >> 5, u32::from(router) >> 5, "path {path} of {topology:?}");
+                assert_ne!(edge, router);
+                addresses.insert(router);
+                assert_eq!(path_of(path_mac(path)), Some(path));
+            }
+            assert_eq!(addresses.len(), usize::from(paths));
+        }
+        assert_eq!(Topology::default().router_ipv4(0), Ipv4Addr::new(192, 0, 2, 1));
+        assert_eq!(path_of(uplink_mac(1)), None);
+        assert_eq!(path_of(host_mac(1)), None);
+    }
+
+    #[test]
+    fn links_are_the_uplinks_and_then_the_downlinks() {
+        let topology = Topology { uplinks: 2, downlinks: 2, ..Topology::default() };
+        let sides: Vec<_> = (0..topology.links()).map(|link| topology.side(link)).collect();
+        assert_eq!(sides, [(Side::Uplink, 0), (Side::Uplink, 1), (Side::Downlink, 0), (Side::Downlink, 1)]);
+        let of_uplink = (0..FLOWS).filter(|flow| topology.uplink_of_flow(*flow) == 0).count();
+        assert_eq!(of_uplink, usize::from(FLOWS) / 2);
+    }
 }

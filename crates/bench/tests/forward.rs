@@ -51,7 +51,7 @@ fn packets_of_both_families_pass_both_ways_and_are_right() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = report["rows"].as_array().unwrap();
     let cases: Vec<&str> = rows.iter().map(|row| row["case"].as_str().unwrap()).collect();
-    assert_eq!(cases, ["both IPv4 64", "both IPv4 1500", "both IPv6 78", "both IPv6 1500"]);
+    assert_eq!(cases, ["both IPv4 64", "both IPv4 1500", "both IPv6 80", "both IPv6 1500"]);
     for row in rows {
         let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field}: {row}"));
         assert!(number("mpps") > 0.01 && number("ceiling_mpps") > 0.01, "{row}");

@@ -1,6 +1,5 @@
-//! The other end of the links when the generator measures itself: every frame goes to the other port, unread.
+//! The other end of the links when the generator measures itself: every frame goes to the other side, unread.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -9,9 +8,10 @@ use std::time::Duration;
 use anyhow::Context;
 use arrayvec::ArrayVec;
 use sluice_bench::message::{Answer, Command, Forwarded};
-use sluice_dpdk::{Eal, Mbuf, MemifRole, cycles};
+use sluice_bench::ports::PortName;
+use sluice_dpdk::{Eal, Mbuf, MemifRole, Port, Queues, cycles};
 
-use crate::links::{self, BURST, Link};
+use crate::ports::{self, BURST, Opening};
 use crate::tell;
 
 /// How often the answering thread looks whether it is to end.
@@ -24,10 +24,11 @@ struct Counters {
     busy_cycles: AtomicU64,
 }
 
-/// Connects both links and forwards until the orders end or a signal comes.
+/// Opens the ports and forwards until the orders end or a signal comes.
 pub(crate) fn run(
     eal: &Eal,
-    socket: &Path,
+    uplinks: &[PortName],
+    downlinks: &[PortName],
     zero_copy: bool,
     orders: Receiver<Command>,
 ) -> anyhow::Result<()> {
@@ -35,8 +36,14 @@ pub(crate) fn run(
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("watching for signals")?;
     }
-    let pool = links::pool(eal, "packets", 8191)?;
-    let links = links::open(eal, socket, MemifRole::Client, zero_copy, 1, &pool)?;
+    let named: Vec<PortName> = uplinks.iter().chain(downlinks).cloned().collect();
+    let pool = ports::pool(eal, "packets", ports::buffers(&named, 2))?;
+    let opening = Opening { role: MemifRole::Client, zero_copy, receive_queues: 1, transmit_queues: 1 };
+    let mut links = Vec::new();
+    for (at, port) in named.iter().enumerate() {
+        let (port, queues) = opening.open(eal, &format!("link{at}"), port, &pool)?;
+        links.push(Link { queues, _port: port, to: to(at, uplinks.len(), downlinks.len()) });
+    }
     let counters = Arc::new(Counters::default());
     tell(&Answer::Started {
         memory: eal.memory_backing().to_string(),
@@ -68,7 +75,21 @@ fn answer(orders: &Receiver<Command>, counters: &Counters, stop: &AtomicBool) ->
     Ok(())
 }
 
-fn forward(mut links: [Link; 2], counters: &Counters, stop: &AtomicBool) {
+/// A port that is echoed from.
+struct Link {
+    // Queues before their port.
+    queues: Queues,
+    _port: Port,
+    /// Where its frames go.
+    to: usize,
+}
+
+/// The link of the other side that the frames of one go to.
+const fn to(link: usize, uplinks: usize, downlinks: usize) -> usize {
+    if link < uplinks { uplinks + link % downlinks } else { (link - uplinks) % uplinks }
+}
+
+fn forward(mut links: Vec<Link>, counters: &Counters, stop: &AtomicBool) {
     let mut batch: ArrayVec<Mbuf, BURST> = ArrayVec::new();
     let (mut packets, mut busy) = (0, 0);
     let mut start = cycles();
@@ -78,7 +99,8 @@ fn forward(mut links: [Link; 2], counters: &Counters, stop: &AtomicBool) {
             let received = links[link].queues.receive[0].receive(&mut batch);
             if received > 0 {
                 work += received;
-                links[1 - link].queues.transmit[0].transmit(&mut batch);
+                let to = links[link].to;
+                links[to].queues.transmit[0].transmit(&mut batch);
                 // What finds no room is lost, as in a node.
                 Mbuf::free_bulk(&mut batch);
             }

@@ -1,52 +1,74 @@
 //! The traffic generator of the benches.
 //!
-//! One process, one core, two shared-memory (memif) ports. As `traffic` it is the server of both links and plays the tester on the
-//! uplink and the host on the downlink; as `echo` it is the client, forwards each frame to the other port unread, and so shows what
+//! One process, one core or several, DPDK ports of any kind. As `traffic` it plays the tester on the uplinks and the host on the
+//! downlinks (over shared memory it is the server); as `echo` it forwards each frame to the other side unread, and so shows what
 //! the generator and the links themselves can do. Orders and answers are the JSON lines of `sluice_bench::message`; it ends when its
 //! input does.
 //!
 //! ```text
-//!   stdin ─▶ orders ─▶ Station ── ports 0 (uplink), 1 (downlink)
-//!                        ├─ trial: Sender, Receiver ─ SequenceWindow
-//!                        └─ neighbors: answers to ARP and neighbour solicitations, in trials and between them
+//!   stdin ─▶ orders ─▶ Station ─ Plan: the frames of a trial ─▶ a Lane for each core ── its queue of every port
+//!                                                                 ├─ Sender, Receiver ─ SequenceWindow, Latencies
+//!                                                                 ├─ Reflector: workloads that send back what they get
+//!                                                                 └─ neighbors: ARP and neighbour solicitations
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod echo;
-mod links;
+mod lane;
+mod latency;
 mod neighbors;
+mod plan;
+mod ports;
 mod receiver;
+mod reflector;
 mod sender;
 mod sequence;
 mod station;
 
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 
 use clap::{Args, Parser, ValueEnum};
 use sluice_bench::message::{Answer, Command};
+use sluice_bench::ports::PortName;
+use sluice_bench::topology::{MOST_DOWNLINKS, MOST_PATHS, Topology};
+use sluice_bench::traffic::{Encapsulation, Family};
 use sluice_dpdk::{Eal, EalOptions, HugePages};
 
-/// Sends and counts packets on two shared-memory ports, under the orders that come as JSON lines on standard input.
+use crate::station::Equipment;
+
+/// Sends and counts packets on DPDK ports, under the orders that come as JSON lines on standard input.
 #[derive(Parser)]
 #[command(version)]
 enum Arguments {
-    /// Send test traffic: the server of both links.
+    /// Send test traffic.
+    #[command(after_help = "Examples:
+  sluice-generator traffic --uplink memif:/run/bench.sock:0 --downlink memif:/run/bench.sock:1 --cores 0
+  sluice-generator traffic --uplink pci:0000:3b:00.0 --downlink pci:0000:3b:00.1 --cores 2,3,4 --encapsulation vxlan")]
     Traffic {
         #[command(flatten)]
         common: Common,
-        /// Receive queues of each port; at most as many as the peer has transmit queues.
+        /// What carries workloads' frames on the downlinks.
+        #[arg(long, value_enum, default_value = "geneve")]
+        encapsulation: Encapsulation,
+        /// Family of the TEPs.
+        #[arg(long, value_enum, default_value = "ipv4")]
+        outer: Family,
+        /// Routers on the uplinks that the generator plays [default: one on each].
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_PATHS)))]
+        paths: Option<u8>,
+        /// Receive queues of each port, at least one for each core; at most as many as a shared-memory peer has transmit queues.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
         receive_queues: u16,
     },
-    /// Forward every frame to the other port: the client of both links.
+    /// Forward every frame to the other side.
     Echo {
         #[command(flatten)]
         common: Common,
-        /// Lend the packet memory itself instead of copying.
+        /// Lend the packet memory itself instead of copying (shared memory, with huge pages).
         #[arg(long)]
         zero_copy: bool,
     },
@@ -54,12 +76,16 @@ enum Arguments {
 
 #[derive(Args)]
 struct Common {
-    /// The memif socket; link 0 is the uplink, link 1 the downlink.
-    #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
-    /// The core to run on.
-    #[arg(long)]
-    core: usize,
+    /// A port on the side of the tester: pci:ADDRESS, memif:SOCKET:ID, af_xdp:INTERFACE, af_packet:INTERFACE, tap:INTERFACE or
+    /// vhost:SOCKET.
+    #[arg(long = "uplink", value_name = "PORT", required = true, num_args = 1..=usize::from(MOST_PATHS))]
+    uplinks: Vec<PortName>,
+    /// A port on the side of the workloads.
+    #[arg(long = "downlink", value_name = "PORT", required = true, num_args = 1..=usize::from(MOST_DOWNLINKS))]
+    downlinks: Vec<PortName>,
+    /// The cores to run on; an echo has one.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "CORES")]
+    cores: Vec<usize>,
     /// Whether packet memory is in huge pages.
     #[arg(long, value_enum, default_value = "auto")]
     huge_pages: Pages,
@@ -85,13 +111,25 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments {
-        Arguments::Traffic { common, receive_queues } => {
+        Arguments::Traffic { common, encapsulation, outer, paths, receive_queues } => {
+            let (uplinks, downlinks) = (common.uplinks.len() as u8, common.downlinks.len() as u8);
+            let paths = paths.unwrap_or(uplinks);
+            anyhow::ensure!(
+                (1..=MOST_PATHS).contains(&uplinks) && (1..=MOST_DOWNLINKS).contains(&downlinks),
+                "there are 1 to {MOST_PATHS} uplinks and 1 to {MOST_DOWNLINKS} downlinks"
+            );
+            anyhow::ensure!(
+                (uplinks..=MOST_PATHS).contains(&paths),
+                "{uplinks} uplinks have {uplinks} to {MOST_PATHS} paths, not {paths}"
+            );
             let eal = start_eal(&common)?;
-            station::run(&eal, &common.socket, receive_queues, orders())
+            let topology = Topology { uplinks, downlinks, paths, encapsulation, outer };
+            let Common { uplinks, downlinks, cores, .. } = common;
+            station::run(&eal, &Equipment { uplinks, downlinks, topology, cores, receive_queues }, orders())
         }
         Arguments::Echo { common, zero_copy } => {
             let eal = start_eal(&common)?;
-            echo::run(&eal, &common.socket, zero_copy, orders())
+            echo::run(&eal, &common.uplinks, &common.downlinks, zero_copy, orders())
         }
     }
 }
@@ -101,10 +139,12 @@ fn start_eal(common: &Common) -> anyhow::Result<Eal> {
         Pages::Auto => HugePages::Automatic,
         Pages::Off => HugePages::Off,
     };
+    let ports: Vec<PortName> = common.uplinks.iter().chain(&common.downlinks).cloned().collect();
     let options = EalOptions {
-        memory_mebibytes: 64,
+        memory_mebibytes: ports::memory_mebibytes(&ports, common.cores.len()),
         huge_pages,
-        main_core: Some(common.core),
+        main_core: common.cores.first().copied(),
+        pci_devices: ports::pci_devices(&ports),
         ..EalOptions::default()
     };
     Ok(Eal::init(options)?)

@@ -1,14 +1,16 @@
-//! Answers for the addresses that the generator plays: the tester on the uplink, the host's TEP on the downlink.
+//! Answers for the addresses that the generator plays: the routers on the uplinks, the host's TEPs on the downlinks.
 //!
 //! ARP (RFC 826) and neighbour solicitations (RFC 4861 section 7.2.4), nothing else: the generator asks nobody, since it knows all MAC addresses.
 
-use sluice_bench::topology::{HOST_MAC, HOST_TEP, TESTER_IPV4, TESTER_IPV6, TESTER_MAC};
+use std::net::IpAddr;
+
+use sluice_bench::topology::{Side, Topology, host_mac, path_mac};
 use sluice_wire::arp::{Arp, ArpOperation, ArpPacket};
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::frame::FrameBuilder;
 use sluice_wire::ipv6::Ipv6View;
 use sluice_wire::neighbor::{NeighborAdvertisement, NeighborMessage, NeighborOption, NeighborView};
-use sluice_wire::{EtherType, IpProtocol};
+use sluice_wire::{EtherType, IpProtocol, MacAddr};
 
 /// Shortest frame without frame check sequence.
 const SHORTEST_FRAME: usize = 60;
@@ -25,26 +27,40 @@ pub(crate) enum Resolution {
 }
 
 /// Looks at a frame that came in on a link.
-pub(crate) fn resolve(link: usize, frame: &[u8]) -> Resolution {
+pub(crate) fn resolve(topology: &Topology, link: usize, frame: &[u8]) -> Resolution {
     let Ok(ethernet) = EthernetView::parse(frame) else { return Resolution::Other };
     match ethernet.ether_type() {
-        EtherType::ARP => arp(link, ethernet.payload()),
-        EtherType::IPV6 => solicitation(link, &ethernet),
+        EtherType::ARP => arp(topology, link, ethernet.payload()),
+        EtherType::IPV6 => solicitation(topology, link, &ethernet),
         _ => Resolution::Other,
     }
 }
 
-fn arp(link: usize, packet: &[u8]) -> Resolution {
-    let Ok(packet) = ArpPacket::parse(packet) else { return Resolution::Other };
-    let (address, mac) = if link == 0 { (TESTER_IPV4, TESTER_MAC) } else { (HOST_TEP, HOST_MAC) };
-    if packet.operation() != ArpOperation::REQUEST || packet.target_address() != address {
-        return Resolution::Silent;
+/// The MAC address that the generator has for an address on a link.
+fn mac_of(topology: &Topology, link: usize, address: IpAddr) -> Option<MacAddr> {
+    match topology.side(link) {
+        (Side::Uplink, uplink) => {
+            let is_its = |path: &u8| {
+                let (v4, v6) = (topology.router_ipv4(*path).into(), topology.router_ipv6(*path).into());
+                topology.uplink_of(*path) == uplink && [v4, v6].contains(&address)
+            };
+            (0..topology.paths).find(is_its).map(path_mac)
+        }
+        (Side::Downlink, downlink) => (topology.host_tep(downlink) == address).then(|| host_mac(downlink)),
     }
+}
+
+fn arp(topology: &Topology, link: usize, packet: &[u8]) -> Resolution {
+    let Ok(packet) = ArpPacket::parse(packet) else { return Resolution::Other };
+    let mac = mac_of(topology, link, packet.target_address().into());
+    let Some(mac) = mac.filter(|_| packet.operation() == ArpOperation::REQUEST) else {
+        return Resolution::Silent;
+    };
     let reply = Arp::from(packet).reply(mac);
     answer(FrameBuilder::new().ethernet(mac, packet.sender_mac()).arp(reply))
 }
 
-fn solicitation(link: usize, ethernet: &EthernetView<'_>) -> Resolution {
+fn solicitation(topology: &Topology, link: usize, ethernet: &EthernetView<'_>) -> Resolution {
     let Ok(ip) = Ipv6View::parse(ethernet.payload()) else { return Resolution::Other };
     if ip.upper_layer() != IpProtocol::ICMPV6 {
         return Resolution::Other;
@@ -54,18 +70,17 @@ fn solicitation(link: usize, ethernet: &EthernetView<'_>) -> Resolution {
         return Resolution::Silent;
     };
     // The unspecified source is another's check for duplicates (RFC 4862 section 5.4), who has the address to himself here.
-    if link != 0 || target != TESTER_IPV6 || ip.source().is_unspecified() {
-        return Resolution::Silent;
-    }
+    let mac = mac_of(topology, link, target.into()).filter(|_| !ip.source().is_unspecified());
+    let Some(mac) = mac else { return Resolution::Silent };
     let advertisement = NeighborAdvertisement { router: true, solicited: true, override_cache: true, target };
-    let option = [NeighborOption::TargetLinkLayer(TESTER_MAC)];
+    let option = [NeighborOption::TargetLinkLayer(mac)];
     let header = sluice_wire::ipv6::Ipv6 {
         hop_limit: 255,
         ..sluice_wire::ipv6::Ipv6::new(target, ip.source(), IpProtocol::ICMPV6)
     };
     answer(
         FrameBuilder::new()
-            .ethernet(TESTER_MAC, ethernet.source())
+            .ethernet(mac, ethernet.source())
             .ipv6_header(header)
             .neighbor(NeighborMessage::NeighborAdvertisement(advertisement), &option),
     )
@@ -83,65 +98,91 @@ fn answer(frame: FrameBuilder) -> Resolution {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use sluice_bench::topology::{EDGE_TEP, UPLINK_MAC};
+    use sluice_bench::topology::{uplink_ipv4, uplink_ipv6, uplink_mac};
+    use sluice_bench::traffic::Family;
     use sluice_wire::MacAddr;
     use sluice_wire::neighbor::solicited_node;
 
     use super::*;
 
-    fn request(target: std::net::Ipv4Addr) -> Vec<u8> {
-        let arp = Arp::request(UPLINK_MAC, EDGE_TEP, target);
-        FrameBuilder::new().ethernet(UPLINK_MAC, MacAddr::BROADCAST).arp(arp).build().unwrap()
+    /// Two uplinks with three paths, two downlinks.
+    const TOPOLOGY: Topology = Topology {
+        uplinks: 2,
+        downlinks: 2,
+        paths: 3,
+        encapsulation: sluice_bench::traffic::Encapsulation::Geneve,
+        outer: Family::Ipv4,
+    };
+
+    fn request(target: Ipv4Addr) -> Vec<u8> {
+        let arp = Arp::request(uplink_mac(0), uplink_ipv4(0), target);
+        FrameBuilder::new().ethernet(uplink_mac(0), MacAddr::BROADCAST).arp(arp).build().unwrap()
+    }
+
+    fn solicitation(source: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
+        let message = NeighborMessage::NeighborSolicitation { target };
+        let header = sluice_wire::ipv6::Ipv6 {
+            hop_limit: 255,
+            ..sluice_wire::ipv6::Ipv6::new(source, solicited_node(target), IpProtocol::ICMPV6)
+        };
+        let frame = FrameBuilder::new().ethernet(uplink_mac(0), MacAddr::BROADCAST).ipv6_header(header);
+        frame.neighbor(message, &[NeighborOption::SourceLinkLayer(uplink_mac(0))]).build().unwrap()
     }
 
     #[test]
-    fn each_link_answers_for_its_own_address() {
-        for (link, address, other, mac) in
-            [(0, TESTER_IPV4, HOST_TEP, TESTER_MAC), (1, HOST_TEP, TESTER_IPV4, HOST_MAC)]
-        {
-            let Resolution::Answer(reply) = resolve(link, &request(address)) else { panic!("no answer") };
+    fn each_link_answers_for_its_own_addresses() {
+        let tep = |downlink| match TOPOLOGY.host_tep(downlink) {
+            IpAddr::V4(tep) => tep,
+            IpAddr::V6(_) => panic!("of the other family"),
+        };
+        let mine = [
+            (0, TOPOLOGY.router_ipv4(0), path_mac(0)),
+            (0, TOPOLOGY.router_ipv4(2), path_mac(2)),
+            (1, TOPOLOGY.router_ipv4(1), path_mac(1)),
+            (2, tep(0), host_mac(0)),
+            (3, tep(1), host_mac(1)),
+        ];
+        for (link, address, mac) in mine {
+            let Resolution::Answer(reply) = resolve(&TOPOLOGY, link, &request(address)) else {
+                panic!("no answer for {address}")
+            };
             assert_eq!(reply.len(), 60);
             let ethernet = EthernetView::parse(&reply).unwrap();
-            assert_eq!((ethernet.source(), ethernet.destination()), (mac, UPLINK_MAC));
+            assert_eq!((ethernet.source(), ethernet.destination()), (mac, uplink_mac(0)));
             let packet = ArpPacket::parse(ethernet.payload()).unwrap();
             assert_eq!((packet.operation(), packet.sender_mac()), (ArpOperation::REPLY, mac));
-            assert_eq!((packet.sender_address(), packet.target_address()), (address, EDGE_TEP));
-            assert_eq!(resolve(link, &request(other)), Resolution::Silent);
-            assert_eq!(resolve(link, &reply), Resolution::Silent);
+            assert_eq!((packet.sender_address(), packet.target_address()), (address, uplink_ipv4(0)));
+            for other in (0..4).filter(|other| *other != link) {
+                assert_eq!(resolve(&TOPOLOGY, other, &request(address)), Resolution::Silent);
+            }
+            assert_eq!(resolve(&TOPOLOGY, link, &reply), Resolution::Silent);
         }
     }
 
     #[test]
     fn a_solicitation_is_answered_with_an_advertisement() {
-        let source: Ipv6Addr = "2001:db8:2::2".parse().unwrap();
-        let solicit = |source: Ipv6Addr| {
-            let message = NeighborMessage::NeighborSolicitation { target: TESTER_IPV6 };
-            let header = sluice_wire::ipv6::Ipv6 {
-                hop_limit: 255,
-                ..sluice_wire::ipv6::Ipv6::new(source, solicited_node(TESTER_IPV6), IpProtocol::ICMPV6)
-            };
-            let frame = FrameBuilder::new().ethernet(UPLINK_MAC, MacAddr::BROADCAST).ipv6_header(header);
-            frame.neighbor(message, &[NeighborOption::SourceLinkLayer(UPLINK_MAC)]).build().unwrap()
+        let (source, target) = (uplink_ipv6(0), TOPOLOGY.router_ipv6(2));
+        let Resolution::Answer(reply) = resolve(&TOPOLOGY, 0, &solicitation(source, target)) else {
+            panic!("no answer")
         };
-        let Resolution::Answer(reply) = resolve(0, &solicit(source)) else { panic!("no answer") };
         let ethernet = EthernetView::parse(&reply).unwrap();
         let ip = Ipv6View::parse(ethernet.payload()).unwrap();
-        assert_eq!((ip.source(), ip.destination(), ip.hop_limit()), (TESTER_IPV6, source, 255));
+        assert_eq!((ip.source(), ip.destination(), ip.hop_limit()), (target, source, 255));
         let view = NeighborView::parse(ip.upper_payload()).unwrap();
         let options: Vec<_> = view.options().collect();
-        assert_eq!(options, [NeighborOption::TargetLinkLayer(TESTER_MAC)]);
-        assert!(matches!(
-            view.message(),
-            NeighborMessage::NeighborAdvertisement(NeighborAdvertisement {
-                solicited: true,
-                target: TESTER_IPV6,
-                ..
-            })
-        ));
-        assert_eq!(resolve(1, &solicit(source)), Resolution::Silent);
-        assert_eq!(resolve(0, &solicit(Ipv6Addr::UNSPECIFIED)), Resolution::Silent);
-        assert_eq!(resolve(0, &[0; 60]), Resolution::Other);
+        assert_eq!(options, [NeighborOption::TargetLinkLayer(path_mac(2))]);
+        let NeighborMessage::NeighborAdvertisement(advertisement) = view.message() else {
+            panic!("no advertisement")
+        };
+        assert!(advertisement.solicited && advertisement.target == target);
+        assert_eq!(resolve(&TOPOLOGY, 1, &solicitation(source, target)), Resolution::Silent);
+        let unspecified = solicitation(Ipv6Addr::UNSPECIFIED, target);
+        assert_eq!(resolve(&TOPOLOGY, 0, &unspecified), Resolution::Silent);
+        let six = Topology { outer: Family::Ipv6, ..TOPOLOGY };
+        let IpAddr::V6(tep) = six.host_tep(1) else { panic!("of the other family") };
+        assert!(matches!(resolve(&six, 3, &solicitation(source, tep)), Resolution::Answer(_)));
+        assert_eq!(resolve(&six, 0, &[0; 60]), Resolution::Other);
     }
 }

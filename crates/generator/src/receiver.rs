@@ -1,59 +1,124 @@
-//! The receiving side of one stream: every frame is counted by its sequence number, every 17th compared byte for byte.
+//! The receiving side of a stream: every frame is counted by its sequence number, every 17th compared byte for byte.
+
+use std::sync::Arc;
 
 use sluice_bench::message::StreamCounts;
-use sluice_bench::topology::FLOWS;
-use sluice_bench::traffic::{Expected, Stream, Tag, TrafficError, read_tag};
+use sluice_bench::topology::{FLOWS, MOST_PATHS};
+use sluice_bench::traffic::tag::{self, Tag};
+use sluice_bench::traffic::{Expected, Stream, TrafficError};
 
+use crate::latency::Latencies;
 use crate::sequence::{Seen, SequenceWindow};
 
 /// One in so many frames is compared; it has no common factor with the number of flows, so that each flow's turn comes.
 const COMPARE_EVERY: u32 = 17;
 
-/// Counts the packets of a stream.
-pub(crate) struct Receiver {
-    stream: Stream,
+/// What has to come back of a stream, the same for all cores.
+pub(crate) struct Returning {
+    streams: Vec<Stream>,
     expected: Expected,
-    templates: Vec<Vec<u8>>,
-    frame_bytes: usize,
+    /// By size and flow.
+    templates: Vec<Vec<Vec<u8>>>,
+    /// Bytes of frames by size.
+    lengths: Vec<usize>,
+    /// Sizes of successive frames of a sender.
+    pattern: Vec<u8>,
+    /// The sender of each flow.
+    senders: Vec<u8>,
     tag: usize,
-    window: SequenceWindow,
-    /// Highest sequence number of each flow: only within a flow order matters.
-    latest: Vec<u32>,
-    until_compared: u32,
+    counts_paths: bool,
 }
 
-impl Receiver {
-    /// Makes the frames that are expected.
-    pub(crate) fn new(stream: &Stream, expected: Expected) -> Result<Self, TrafficError> {
-        let templates: Vec<Vec<u8>> =
-            (0..FLOWS).map(|flow| stream.returned(flow, expected)).collect::<Result<_, _>>()?;
+impl Returning {
+    /// Makes the frames that are expected: a stream for each size, which sizes follow each other, and the sender of each flow.
+    pub(crate) fn new(
+        streams: &[Stream],
+        pattern: &[u8],
+        senders: Vec<u8>,
+        expected: Expected,
+        counts_paths: bool,
+    ) -> Result<Self, TrafficError> {
+        let returned = |stream: &Stream| (0..FLOWS).map(|flow| stream.returned(flow, expected)).collect();
+        let templates = streams.iter().map(returned).collect::<Result<Vec<Vec<Vec<u8>>>, TrafficError>>()?;
         Ok(Self {
-            stream: *stream,
-            expected,
-            frame_bytes: templates.first().map_or(0, Vec::len),
+            lengths: templates.iter().map(|frames| frames.first().map_or(0, Vec::len)).collect(),
             templates,
-            tag: stream.returned_tag(expected),
-            window: SequenceWindow::new(),
-            latest: vec![0; usize::from(FLOWS)],
-            until_compared: 1,
+            tag: streams.first().map_or(0, |stream| stream.returned_tag(expected)),
+            streams: streams.to_vec(),
+            pattern: pattern.to_vec(),
+            senders,
+            expected,
+            counts_paths,
         })
     }
 
-    /// Takes a frame; false if it is none of this stream.
+    /// Place among the sizes of a sender's frame of this number.
     #[inline]
-    pub(crate) fn take(&mut self, frame: &[u8], counts: &mut StreamCounts) -> bool {
-        if frame.len() != self.frame_bytes {
-            return false;
+    fn size(&self, sequence: u32) -> usize {
+        match &self.pattern[..] {
+            [only] => usize::from(*only),
+            pattern => usize::from(pattern[sequence as usize % pattern.len()]),
         }
-        let Some(Tag { trial, flow, sequence }) = frame.get(self.tag..).and_then(read_tag) else {
+    }
+}
+
+/// Counts the packets of a stream on one core.
+pub(crate) struct Receiver {
+    returning: Arc<Returning>,
+    trial: u8,
+    /// Place of the stream among those of the trial.
+    stream: usize,
+    /// One for each sender.
+    windows: Vec<SequenceWindow>,
+    /// Highest sequence number of each flow: only within a flow order matters.
+    latest: Vec<u32>,
+    until_compared: u32,
+    pub(crate) latencies: Option<Latencies>,
+    /// Frames by the path that they came over.
+    pub(crate) paths: [u64; MOST_PATHS as usize],
+}
+
+impl Receiver {
+    /// Nothing received yet.
+    pub(crate) fn new(
+        returning: Arc<Returning>,
+        stream: usize,
+        senders: usize,
+        latencies: Option<Latencies>,
+    ) -> Self {
+        Self {
+            trial: returning.streams.first().map_or(0, Stream::trial),
+            returning,
+            stream,
+            windows: (0..senders).map(|_| SequenceWindow::new()).collect(),
+            latest: vec![0; usize::from(FLOWS)],
+            until_compared: 1,
+            latencies,
+            paths: [0; MOST_PATHS as usize],
+        }
+    }
+
+    /// Place of its stream among those of the trial.
+    pub(crate) const fn stream(&self) -> usize {
+        self.stream
+    }
+
+    /// Takes a frame that came in at `now`; false if it is none of this stream.
+    #[inline]
+    pub(crate) fn take(&mut self, frame: &[u8], now: u64, counts: &mut StreamCounts) -> bool {
+        let Some(Tag { trial, flow, sequence, time }) = frame.get(self.returning.tag..).and_then(tag::read)
+        else {
             return false;
         };
-        if trial != self.stream.trial() {
+        if trial != self.trial {
             counts.stale += 1;
             return true;
         }
+        if frame.len() != self.returning.lengths[self.returning.size(sequence)] {
+            return false;
+        }
         let latest = &mut self.latest[usize::from(flow)];
-        match self.window.see(sequence) {
+        match self.windows[usize::from(self.returning.senders[usize::from(flow)])].see(sequence) {
             Seen::InOrder => *latest = sequence,
             Seen::Late if sequence < *latest => counts.reordered += 1,
             Seen::Late => *latest = sequence,
@@ -68,38 +133,60 @@ impl Receiver {
         }
         counts.received += 1;
         counts.received_bytes += frame.len() as u64;
+        if let Some(latencies) = &mut self.latencies {
+            latencies.record(time, now);
+        }
+        if self.returning.counts_paths {
+            // The fifth octet of a router's MAC address begins with its path.
+            let path = frame.get(4).map_or(0, |octet| usize::from(octet >> 4));
+            self.paths[path % usize::from(MOST_PATHS)] += 1;
+        }
         self.until_compared -= 1;
         if self.until_compared == 0 {
             self.until_compared = COMPARE_EVERY;
-            self.compare(frame, flow, counts);
+            self.compare(frame, flow, sequence, counts);
         }
         true
     }
 
-    fn compare(&self, frame: &[u8], flow: u16, counts: &mut StreamCounts) {
-        let template = &self.templates[usize::from(flow)];
+    fn compare(&self, frame: &[u8], flow: u16, sequence: u32, counts: &mut StreamCounts) {
+        let size = self.returning.size(sequence);
+        let template = &self.returning.templates[size][usize::from(flow)];
+        let stream = &self.returning.streams[size];
         counts.compared += 1;
-        counts.wrong += u64::from(!self.stream.is_as_expected(frame, template, self.expected));
+        counts.wrong += u64::from(!stream.is_as_expected(frame, template, self.returning.expected));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sluice_bench::traffic::{Direction, Family, sequence_octets};
+    use sluice_bench::topology::Topology;
+    use sluice_bench::traffic::tag::{STAMP_AT, TAG_BYTES, stamp};
+    use sluice_bench::traffic::{Direction, Family};
 
     use super::*;
 
+    fn stream(direction: Direction, family: Family, bytes: usize) -> Stream {
+        Stream::new(Topology::default(), direction, family, bytes).unwrap()
+    }
+
+    fn receiver(streams: &[Stream], pattern: &[u8]) -> Receiver {
+        let senders = vec![0; usize::from(FLOWS)];
+        let returning = Returning::new(streams, pattern, senders, Expected::Routed, false).unwrap();
+        Receiver::new(Arc::new(returning), 0, 1, Some(Latencies::new().unwrap()))
+    }
+
     fn numbered(stream: &Stream, flow: u16, sequence: u32) -> Vec<u8> {
         let mut frame = stream.returned(flow, Expected::Routed).unwrap();
-        let at = stream.returned_tag(Expected::Routed) + 4;
-        frame[at..at + 8].copy_from_slice(&sequence_octets(sequence));
+        let at = stream.returned_tag(Expected::Routed);
+        frame[at + STAMP_AT..at + TAG_BYTES].copy_from_slice(&stamp(sequence, 0));
         frame
     }
 
     #[test]
     fn loss_duplicates_late_and_wrong_frames_are_told_apart() {
-        let stream = Stream::new(Direction::Encap, Family::Ipv4, 60).unwrap();
-        let mut receiver = Receiver::new(&stream, Expected::Routed).unwrap();
+        let stream = stream(Direction::Encap, Family::Ipv4, 60);
+        let mut receiver = receiver(&[stream], &[0]);
         let mut counts = StreamCounts { sent: 100, ..StreamCounts::new(Direction::Encap) };
         // Number 7 is lost, 20 comes twice, 30 behind 31 of another flow, 36 behind 46 of its own, 35 was routed once too often.
         let order = [(0..7), (8..21), (20..30), (31..32), (30..31), (32..36), (37..47), (36..37), (47..100)];
@@ -108,7 +195,7 @@ mod tests {
             if sequence == 35 {
                 frame[64 + 8] = 62;
             }
-            assert!(receiver.take(&frame, &mut counts));
+            assert!(receiver.take(&frame, 0, &mut counts));
         }
         assert_eq!((counts.received, counts.lost()), (99, 1));
         assert_eq!((counts.duplicates, counts.reordered, counts.too_late), (1, 1, 0));
@@ -118,15 +205,29 @@ mod tests {
 
     #[test]
     fn frames_of_others_are_not_taken() {
-        let stream = Stream::new(Direction::Decap, Family::Ipv6, 80).unwrap();
-        let mut receiver = Receiver::new(&stream, Expected::Routed).unwrap();
+        let mine = stream(Direction::Decap, Family::Ipv6, 80);
+        let mut receiver = receiver(&[mine], &[0]);
         let mut counts = StreamCounts::new(Direction::Decap);
-        let other = Stream::new(Direction::Decap, Family::Ipv4, 80).unwrap();
-        assert!(!receiver.take(&other.returned(0, Expected::Routed).unwrap(), &mut counts));
-        assert!(!receiver.take(&stream.sent(0).unwrap(), &mut counts));
-        assert!(!receiver.take(&[], &mut counts));
+        let other = stream(Direction::Decap, Family::Ipv4, 80);
+        assert!(!receiver.take(&other.returned(0, Expected::Routed).unwrap(), 0, &mut counts));
+        assert!(!receiver.take(&mine.sent(0).unwrap(), 0, &mut counts));
+        assert!(!receiver.take(&[], 0, &mut counts));
         assert_eq!(counts, StreamCounts::new(Direction::Decap));
-        assert!(receiver.take(&stream.in_trial(7).returned(0, Expected::Routed).unwrap(), &mut counts));
+        let of_another_trial = mine.in_trial(7).returned(0, Expected::Routed).unwrap();
+        assert!(receiver.take(&of_another_trial, 0, &mut counts));
         assert_eq!(counts, StreamCounts { stale: 1, ..StreamCounts::new(Direction::Decap) });
+    }
+
+    #[test]
+    fn frames_have_the_size_of_their_number() {
+        let sizes = [stream(Direction::Encap, Family::Ipv4, 60), stream(Direction::Encap, Family::Ipv4, 600)];
+        let mut receiver = receiver(&sizes, &[0, 1, 1]);
+        let mut counts = StreamCounts::new(Direction::Encap);
+        for sequence in 0..6 {
+            let size = [0, 1, 1][sequence as usize % 3];
+            assert!(receiver.take(&numbered(&sizes[size], 3, sequence), 0, &mut counts));
+            assert!(!receiver.take(&numbered(&sizes[1 - size], 3, sequence), 0, &mut counts));
+        }
+        assert_eq!((counts.received, counts.received_bytes), (6, 2 * 110 + 4 * 650));
     }
 }

@@ -1,54 +1,61 @@
-//! The generator at work: obeys orders, runs trials, and answers neighbours all the while.
+//! The generator's orders: ports opened once, trials run on every core, what they counted added up.
 //!
-//! A trial has three parts, all of them bounded: sending for its time, waiting until nothing more comes back, and the counting up.
+//! A trial has three parts, all of them bounded: sending for its time, waiting until nothing more comes back, and the adding up. Only
+//! then are counters read: those of a wire that still carries packets tell of losses that there are none.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver as Orders, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver as Orders, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arrayvec::ArrayVec;
-use sluice_bench::message::{Answer, Command, StreamCounts, TrialOrder, TrialResult};
-use sluice_bench::traffic::{Direction, Stream};
-use sluice_dpdk::{Eal, Mbuf, MemifRole, Mempool, cycles};
+use sluice_bench::message::{Answer, Command, Load, StreamCounts, TrialOrder, TrialResult};
+use sluice_bench::ports::PortName;
+use sluice_bench::topology::Topology;
+use sluice_dpdk::{Eal, MemifRole, Port, WorkerRegistration, cycles, pin_to_core};
 
-use crate::links::{self, BURST, Link};
-use crate::neighbors::{Resolution, resolve};
-use crate::receiver::Receiver;
-use crate::sender::Sender;
+use crate::clock::Clock;
+use crate::lane::{Lane, LaneLink, LaneResult, Others};
+use crate::latency::Latencies;
+use crate::plan::{Part, Plan};
+use crate::ports::{self, Opening};
+use crate::sender::SendPool;
 use crate::tell;
 
 /// How often the links are looked at between orders.
 const IDLE: Duration = Duration::from_millis(1);
-/// The wire is quiet when nothing came for so long.
-const QUIET: Duration = Duration::from_millis(50);
-/// Longest wait for a quiet wire.
-const SETTLE_LIMIT: Duration = Duration::from_secs(1);
+/// How often they are looked at in a trial.
+const WATCH: Duration = Duration::from_millis(10);
 /// Longest trial.
 const LONGEST_TRIAL: Duration = Duration::from_secs(600);
-/// Numbers of a stream: sequence numbers have 32 bits.
-const MOST_PACKETS: u64 = u32::MAX as u64 - 2 * BURST as u64;
-/// Rounds of the loop between two looks at the interrupt flag.
-const ROUNDS: u32 = 256;
+/// Longest trial at the highest rate, whose packets 32 bits must be able to number.
+const LONGEST_AT_MOST: Duration = Duration::from_secs(120);
+/// Packets that one sender can number.
+const MOST_PACKETS: f64 = u32::MAX as f64;
+/// From the order to the first packet, so that every core is there.
+const LEAD: Duration = Duration::from_micros(200);
 
-/// Opens the links and obeys until the orders end.
-pub(crate) fn run(
-    eal: &Eal,
-    socket: &Path,
-    receive_queues: u16,
-    orders: Orders<Command>,
-) -> anyhow::Result<()> {
+/// What the generator works with.
+pub(crate) struct Equipment {
+    pub(crate) uplinks: Vec<PortName>,
+    pub(crate) downlinks: Vec<PortName>,
+    pub(crate) topology: Topology,
+    /// The first one is this thread's.
+    pub(crate) cores: Vec<usize>,
+    /// At least one for each core; more where the peer has more transmit queues.
+    pub(crate) receive_queues: u16,
+}
+
+/// Opens the ports and obeys until the orders end.
+pub(crate) fn run(eal: &Eal, equipment: &Equipment, orders: Orders<Command>) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("watching for signals")?;
     }
-    let receive_pool = links::pool(eal, "received", 8191)?;
-    let send_pool = links::pool(eal, "sent", 1023)?;
-    let links = links::open(eal, socket, MemifRole::Server, false, receive_queues, &receive_pool)?;
+    let mut station = Station::open(eal, equipment, Arc::clone(&stop))?;
     let cycles_per_second = eal.cycles_per_second();
-    let mut station = Station { links, send_pool, cycles_per_second, stop, trial: 0, batch: ArrayVec::new() };
     tell(&Answer::Started { memory: eal.memory_backing().to_string(), cycles_per_second })?;
     loop {
         match orders.recv_timeout(IDLE) {
@@ -56,51 +63,99 @@ pub(crate) fn run(
                 let answer = station.obey(&command);
                 tell(&answer.unwrap_or_else(|error| Answer::Failed { message: format!("{error:#}") }))?;
             }
-            Err(RecvTimeoutError::Timeout) => drop(station.poll(&mut [])),
+            Err(RecvTimeoutError::Timeout) => station.lane.idle(),
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
-        if station.stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
     }
 }
 
-/// The two links and what goes over them.
+/// The ports and the cores.
 struct Station {
-    links: [Link; 2],
-    send_pool: Mempool,
-    cycles_per_second: u64,
+    // Queues before their ports.
+    lane: Lane,
+    others: Vec<OtherCore>,
+    ports: Vec<Port>,
+    topology: Topology,
+    clock: Clock,
     stop: Arc<AtomicBool>,
     /// Number of the latest trial.
     trial: u8,
-    batch: ArrayVec<Mbuf, BURST>,
 }
 
-/// One direction of a trial.
-struct Flow {
-    sender: Sender,
-    receiver: Receiver,
-    counts: StreamCounts,
-    /// Number of the link that packets are sent on; they come back on the other one.
-    link: usize,
+/// A core beside the one that takes orders. Its thread ends when the channel of its tasks does.
+struct OtherCore {
+    tasks: Option<Sender<Task>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Frames that were of no stream.
-#[derive(Default)]
-struct Others {
-    received: usize,
-    foreign: u64,
-    neighbor_requests: u64,
-}
-
-impl Others {
-    fn add(&mut self, other: &Others) {
-        self.foreign += other.foreign;
-        self.neighbor_requests += other.neighbor_requests;
-    }
+/// One core's part of a trial.
+struct Task {
+    plan: Arc<Plan>,
+    /// Cores that are ready.
+    ready: Arc<AtomicU64>,
+    /// When to begin, cycles; 0 until that is known.
+    start: Arc<AtomicU64>,
+    duration: Duration,
+    result: Sender<anyhow::Result<LaneResult>>,
 }
 
 impl Station {
+    fn open(eal: &Eal, equipment: &Equipment, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
+        let cores = equipment.cores.len() as u16;
+        let opening = Opening {
+            role: MemifRole::Server,
+            zero_copy: false,
+            receive_queues: equipment.receive_queues.max(cores),
+            transmit_queues: cores,
+        };
+        let named: Vec<PortName> = equipment.uplinks.iter().chain(&equipment.downlinks).cloned().collect();
+        let pool = ports::pool(eal, "received", ports::buffers(&named, opening.receive_queues))?;
+        let (mut ports, mut queues) = (Vec::new(), Vec::new());
+        for (at, name) in named.iter().enumerate() {
+            let (port, own) = opening.open(eal, &format!("link{at}"), name, &pool)?;
+            ports.push(port);
+            queues.push((own.receive.into_iter(), own.transmit.into_iter()));
+        }
+        // A cache-sized pool for ports that copy; rings hold what is sent on the others.
+        let count = if ports::are_shared_memory(&named) { 1023 } else { ports::buffers(&named, 1) };
+        let clock = Clock::new(eal.cycles_per_second());
+        let mut lanes = Vec::new();
+        for lane in 0..usize::from(cores) {
+            // What the peer sends on more queues than there are cores is the first core's.
+            let more = if lane == 0 { usize::from(opening.receive_queues - cores) } else { 0 };
+            let mut links = Vec::new();
+            for (receive, transmit) in &mut queues {
+                let receive = receive.by_ref().take(1 + more).collect();
+                links.push(LaneLink::new(receive, transmit.next().context("a transmit queue")?));
+            }
+            let send_pool = |side| ports::pool(eal, format_args!("{side}{lane}"), count).map(SendPool::new);
+            lanes.push(Lane {
+                topology: equipment.topology,
+                clock,
+                links,
+                pools: [send_pool("uplink")?, send_pool("downlink")?],
+                answers: ports::pool(eal, format_args!("answers{lane}"), 511)?,
+                stop: Arc::clone(&stop),
+                batch: ArrayVec::new(),
+            });
+        }
+        let mut lanes = lanes.into_iter();
+        let lane = lanes.next().context("the generator needs a core")?;
+        let others = (1..).zip(lanes).map(|(at, lane)| OtherCore::start(eal, equipment.cores[at], at, lane));
+        Ok(Self {
+            others: others.collect::<anyhow::Result<_>>()?,
+            lane,
+            ports,
+            topology: equipment.topology,
+            clock,
+            stop,
+            trial: 0,
+        })
+    }
+
     fn obey(&mut self, command: &Command) -> anyhow::Result<Answer> {
         match command {
             Command::WaitForLinks { timeout_ms } => self.wait_for_links(Duration::from_millis(*timeout_ms)),
@@ -112,13 +167,13 @@ impl Station {
     fn wait_for_links(&mut self, limit: Duration) -> anyhow::Result<Answer> {
         let end = Instant::now() + limit;
         loop {
-            self.poll(&mut []);
-            if self.links[0].port.link()?.up && self.links[1].port.link()?.up {
+            self.lane.idle();
+            if are_up(&self.ports) {
                 return Ok(Answer::LinksUp);
             }
             if Instant::now() > end || self.stop.load(Ordering::Relaxed) {
                 anyhow::bail!(
-                    "the peer did not connect both links within {} ms; its log says why",
+                    "the peer did not connect all links within {} ms; its log says why",
                     limit.as_millis()
                 );
             }
@@ -127,134 +182,135 @@ impl Station {
     }
 
     fn trial(&mut self, order: &TrialOrder) -> anyhow::Result<TrialResult> {
+        let duration = self.check(order)?;
+        self.trial = self.trial.wrapping_add(1);
+        let plan = Arc::new(Plan::new(order, self.topology, self.trial, 1 + self.others.len())?);
+        let (start, ready) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (sender, results) = channel();
+        for other in &self.others {
+            let (plan, start, ready) = (Arc::clone(&plan), Arc::clone(&start), Arc::clone(&ready));
+            other.give(Task { plan, ready, start, duration, result: sender.clone() })?;
+        }
+        drop(sender);
+        let part = Part::new(&plan, 0, self.clock);
+        // A core that could not make its part ready leaves as well, and says so by its result.
+        while ready.load(Ordering::Acquire) < self.others.len() as u64 {
+            std::thread::yield_now();
+        }
+        let begin = cycles() + self.clock.cycles_of(LEAD);
+        start.store(begin, Ordering::Release);
+        let (ports, mut link_down) = (&self.ports, !are_up(&self.ports));
+        let (distance, mut next) = (self.clock.cycles_of(WATCH), begin);
+        let watch = || {
+            let now = cycles();
+            if now >= next {
+                next = now + distance;
+                link_down |= !are_up(ports);
+            }
+        };
+        let own = part.and_then(|part| self.lane.run(part, begin, duration, watch));
+        let others: Vec<_> = results.iter().collect();
+        link_down |= !are_up(&self.ports);
+        let results = std::iter::once(own).chain(others).collect::<anyhow::Result<Vec<_>>>()?;
+        let interrupted = self.stop.load(Ordering::Relaxed);
+        self.add_up(results, link_down, interrupted)
+    }
+
+    fn check(&self, order: &TrialOrder) -> anyhow::Result<Duration> {
         let duration = Duration::from_millis(order.duration_ms);
         anyhow::ensure!(duration <= LONGEST_TRIAL, "a trial lasts at most {} s", LONGEST_TRIAL.as_secs());
-        self.trial = self.trial.wrapping_add(1);
-        let mut flows = order
-            .directions
-            .iter()
-            .map(|direction| flow(*direction, order, self.trial))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let mut others = Others::default();
-        let sending_ns = self.send(&mut flows, order.packets_per_second, duration, &mut others);
-        for flow in &mut flows {
-            flow.sender.discard();
-            flow.counts.received_while_sending = flow.counts.received;
+        let too_many = match order.load {
+            Load::Most => duration > LONGEST_AT_MOST,
+            Load::Rate { packets_per_second } => packets_per_second * duration.as_secs_f64() > MOST_PACKETS,
+            Load::Burst { frames } => frames as f64 > MOST_PACKETS,
+        };
+        anyhow::ensure!(
+            !too_many,
+            "a trial has at most {MOST_PACKETS} packets in each direction, and at the highest rate lasts at most {} s",
+            LONGEST_AT_MOST.as_secs()
+        );
+        Ok(duration)
+    }
+
+    fn add_up(
+        &self,
+        results: Vec<LaneResult>,
+        link_down: bool,
+        interrupted: bool,
+    ) -> anyhow::Result<TrialResult> {
+        let mut results = results.into_iter();
+        let mut sum = results.next().context("a core's result")?;
+        for more in results {
+            for (counts, more) in sum.streams.iter_mut().zip(&more.streams) {
+                StreamCounts::add(counts, more);
+            }
+            for (path, more) in sum.paths.iter_mut().zip(&more.paths) {
+                *path += more;
+            }
+            if let (Some(latencies), Some(more)) = (&mut sum.latencies, &more.latencies) {
+                Latencies::add(latencies, more)?;
+            }
+            let Others { foreign, neighbor_requests } = more.others;
+            sum.others.foreign += foreign;
+            sum.others.neighbor_requests += neighbor_requests;
+            sum.sending_ns = sum.sending_ns.max(more.sending_ns);
+            sum.longest_gap_ns = sum.longest_gap_ns.max(more.longest_gap_ns);
         }
-        self.settle(&mut flows, &mut others);
         Ok(TrialResult {
-            sending_ns,
-            streams: flows.iter().map(|flow| flow.counts).collect(),
-            foreign: others.foreign,
-            neighbor_requests: others.neighbor_requests,
-            interrupted: self.stop.load(Ordering::Relaxed),
+            sending_ns: sum.sending_ns,
+            streams: sum.streams,
+            latency: sum.latencies.and_then(|latencies| latencies.summary(self.clock)),
+            paths: sum.paths,
+            longest_gap_ns: sum.longest_gap_ns,
+            link_down,
+            clock_difference_ns: sum.clock_difference_ns,
+            foreign: sum.others.foreign,
+            neighbor_requests: sum.others.neighbor_requests,
+            interrupted,
         })
-    }
-
-    /// Sends for `duration`, and returns how long it was in nanoseconds.
-    fn send(
-        &mut self,
-        flows: &mut [Flow],
-        rate: Option<u64>,
-        duration: Duration,
-        others: &mut Others,
-    ) -> u64 {
-        let per_second = u128::from(self.cycles_per_second);
-        let start = cycles();
-        let last = (duration.as_nanos() * per_second / 1_000_000_000) as u64;
-        let mut rounds = 0;
-        loop {
-            let elapsed = cycles().wrapping_sub(start);
-            if elapsed >= last {
-                return (u128::from(elapsed) * 1_000_000_000 / per_second) as u64;
-            }
-            let due = rate.map_or(MOST_PACKETS, |rate| {
-                ((u128::from(elapsed) * u128::from(rate) / per_second) as u64).min(MOST_PACKETS)
-            });
-            for flow in flows.iter_mut() {
-                let ahead = due.saturating_sub(flow.counts.sent);
-                // With a rate only whole bursts, so that the ports see the same bursts at every rate.
-                if ahead >= BURST as u64 {
-                    let queue = &mut self.links[flow.link].queues.transmit[0];
-                    flow.sender.send(BURST, queue, &self.send_pool, &mut flow.counts);
-                }
-            }
-            others.add(&self.poll(flows));
-            rounds += 1;
-            if rounds == ROUNDS {
-                rounds = 0;
-                if self.stop.load(Ordering::Relaxed) {
-                    let elapsed = cycles().wrapping_sub(start);
-                    return (u128::from(elapsed) * 1_000_000_000 / per_second) as u64;
-                }
-            }
-        }
-    }
-
-    /// Receives until nothing has come for a while.
-    fn settle(&mut self, flows: &mut [Flow], others: &mut Others) {
-        let end = Instant::now() + SETTLE_LIMIT;
-        let mut quiet_since = Instant::now();
-        while quiet_since.elapsed() < QUIET && Instant::now() < end {
-            let seen = self.poll(flows);
-            if seen.received > 0 {
-                quiet_since = Instant::now();
-            }
-            others.add(&seen);
-        }
-    }
-
-    /// Receives one burst of each queue.
-    #[inline]
-    fn poll(&mut self, flows: &mut [Flow]) -> Others {
-        let mut others = Others::default();
-        for link in 0..self.links.len() {
-            for queue in 0..self.links[link].queues.receive.len() {
-                let received = self.links[link].queues.receive[queue].receive(&mut self.batch);
-                if received == 0 {
-                    continue;
-                }
-                others.received += received;
-                let mut flow = flows.iter_mut().find(|flow| flow.link != link);
-                for at in 0..received {
-                    let frame = self.batch[at].data();
-                    let taken = flow.as_mut().is_some_and(|flow| flow.receiver.take(frame, &mut flow.counts));
-                    if !taken {
-                        let frame = self.batch[at].to_vec();
-                        self.other(link, &frame, &mut others);
-                    }
-                }
-                Mbuf::free_bulk(&mut self.batch);
-            }
-        }
-        others
-    }
-
-    #[cold]
-    fn other(&mut self, link: usize, frame: &[u8], others: &mut Others) {
-        match resolve(link, frame) {
-            Resolution::Answer(reply) => {
-                others.neighbor_requests += 1;
-                let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
-                batch.extend(self.send_pool.allocate_with(&reply));
-                // Should there be no room, the asker asks again.
-                self.links[link].queues.transmit[0].transmit(&mut batch);
-            }
-            Resolution::Silent => {}
-            Resolution::Other => others.foreign += 1,
-        }
     }
 }
 
-fn flow(direction: Direction, order: &TrialOrder, trial: u8) -> anyhow::Result<Flow> {
-    let stream = Stream::new(direction, order.family, order.frame_bytes)?.in_trial(trial);
-    Ok(Flow {
-        sender: Sender::new(&stream)?,
-        receiver: Receiver::new(&stream, order.expected)?,
-        counts: StreamCounts::new(direction),
-        link: match direction {
-            Direction::Encap => 0,
-            Direction::Decap => 1,
-        },
-    })
+/// Whether all links are up. A port that does not tell is not.
+fn are_up(ports: &[Port]) -> bool {
+    ports.iter().all(|port| port.link().is_ok_and(|link| link.up))
+}
+
+impl OtherCore {
+    fn start(eal: &Eal, core: usize, at: usize, mut lane: Lane) -> anyhow::Result<Self> {
+        let (tasks, orders) = channel::<Task>();
+        let eal = eal.clone();
+        let thread = std::thread::Builder::new().name(format!("generator-{core}")).spawn(move || {
+            // Not pinned, or without a cache in its pools, the core is slower, and its results show it.
+            let _ = pin_to_core(core);
+            let _registration = WorkerRegistration::new(&eal);
+            for task in orders {
+                let part = Part::new(&task.plan, at, lane.clock);
+                task.ready.fetch_add(1, Ordering::AcqRel);
+                while task.start.load(Ordering::Acquire) == 0 {
+                    std::hint::spin_loop();
+                }
+                let start = task.start.load(Ordering::Acquire);
+                let result = part.and_then(|part| lane.run(part, start, task.duration, || {}));
+                // Nobody listens only when the process ends.
+                let _ = task.result.send(result);
+            }
+        });
+        Ok(Self { tasks: Some(tasks), thread: Some(thread.context("starting a thread")?) })
+    }
+
+    fn give(&self, task: Task) -> anyhow::Result<()> {
+        let given = self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok());
+        anyhow::ensure!(given, "a thread of the generator has ended");
+        Ok(())
+    }
+}
+
+impl Drop for OtherCore {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }

@@ -18,8 +18,7 @@ fn sample(packets: u64, cycles: u64, busy: f64) -> Sample {
             sending_ns: 1_000_000,
             streams: vec![counts],
             foreign: 0,
-            neighbor_requests: 0,
-            interrupted: false,
+            ..TrialResult::default()
         },
         counters: Counters {
             packets,
@@ -35,7 +34,8 @@ fn conditions_of_a_test() -> Conditions {
     Conditions {
         processor: "a processor".into(),
         cycles_per_second: 2_000_000_000,
-        cores: [0, 1],
+        generator_cores: vec![0],
+        device_cores: vec![1],
         load_average: [0.5, 1.25],
         memory: "ordinary pages".into(),
         realtime: false,

@@ -1,8 +1,9 @@
 //! An echo: a second generator process that forwards frames unread, and so shows what generator and links can do.
 
-use super::{Counters, LINKS_LIMIT, Setting, Subject};
+use super::{Counters, LINKS_LIMIT, Setting, Subject, list};
 use crate::error::Result;
 use crate::generator::Generator;
+use crate::topology::Topology;
 use crate::traffic::Expected;
 
 /// The echo and its generator.
@@ -14,14 +15,14 @@ pub(crate) struct Echo {
 
 impl Echo {
     /// Starts both.
-    pub(crate) fn start(setting: &Setting) -> Result<Self> {
+    pub(crate) fn start(setting: &Setting, topology: &Topology) -> Result<Self> {
         let folder = setting.folder_of("echo")?;
-        let socket = folder.join("memif.sock");
-        let mut generator = setting.start_traffic(&folder, &socket, 1)?;
+        let links = setting.links(&folder, topology)?;
+        let mut generator = setting.start_traffic(&folder, &links.generator, topology, 1)?;
         let program = setting.generator_program()?;
         let echo = Generator::start("sluice-echo", &program, &folder, &setting.interrupt, |command| {
-            command.arg("echo").arg("--socket").arg(&socket);
-            command.args(["--core", &setting.cores[1].to_string()]).args(setting.pages());
+            command.arg("echo").args(links.device.arguments());
+            command.args(["--cores", &list(&setting.device_cores[..1])]).args(setting.pages());
             if setting.zero_copy {
                 command.arg("--zero-copy");
             }
@@ -54,8 +55,8 @@ impl Subject for Echo {
         })
     }
 
-    fn forwarding_thread(&self) -> Option<u32> {
-        Some(self.echo.process().pid())
+    fn forwarding_threads(&self) -> Vec<u32> {
+        vec![self.echo.process().pid()]
     }
 
     fn pause(&self) {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Counters, LINKS_LIMIT, Setting, Subject};
+use super::{Counters, LINKS_LIMIT, Links, Setting, Subject};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Process, run};
@@ -52,12 +52,14 @@ impl OpenVswitch {
             }
         }
         let folder = setting.folder_of("ovs")?;
-        let socket = folder.join("memif.sock");
-        let generator = setting.start_traffic(&folder, &socket, SENDING_THREADS)?;
+        let (topology, socket) = (Topology::default(), folder.join("memif.sock"));
+        let links = Links::of_socket(&socket, &topology);
+        let generator = setting.start_traffic(&folder, &links, &topology, SENDING_THREADS)?;
         let database = start_database(setting, &folder)?;
         configure(&folder, setting)?;
         let switch = start_switch(setting, &folder)?;
-        let mut subject = Self { folder, core: setting.cores[1], switch, _database: database, generator };
+        let mut subject =
+            Self { folder, core: setting.device_core(), switch, _database: database, generator };
         subject.add_ports(&socket)?;
         subject.generator.wait_for_links(LINKS_LIMIT)?;
         subject.add_underlay()?;
@@ -72,12 +74,13 @@ impl OpenVswitch {
                 "options:dpdk-devargs=\"net_memif{id},role=client,id={id},socket={socket},socket-abstract=no,rsize=10\""
             )
         };
+        let topology = Topology::default();
         let tunnel = [
-            format!("options:local_ip={EDGE_TEP}"),
-            format!("options:remote_ip={HOST_TEP}"),
-            format!("options:key={}", VNI.get()),
+            format!("options:local_ip={}", topology.edge_tep(0)),
+            format!("options:remote_ip={}", topology.host_tep(0)),
+            format!("options:key={}", vni(0).get()),
         ];
-        let mac = format!("other-config:hwaddr=\"{DOWNLINK_MAC}\"");
+        let mac = format!("other-config:hwaddr=\"{}\"", downlink_mac(0));
         let vsctl = |arguments: &[&str]| database_command(&self.folder, arguments);
         vsctl(&["add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev"])?;
         vsctl(&["add-br", "br-phy", "--", "set", "bridge", "br-phy", "datapath_type=netdev", &mac])?;
@@ -131,11 +134,13 @@ impl OpenVswitch {
         let ip = |arguments: &[&str]| {
             run("nsenter", Command::new("nsenter").args(["--net", "--target", &pid, "ip"]).args(arguments))
         };
-        ip(&["address", "add", &format!("{EDGE_TEP}/24"), "dev", "br-phy"])?;
+        let topology = Topology::default();
+        let (edge, host) = (topology.edge_tep(0), topology.host_tep(0));
+        ip(&["address", "add", &format!("{edge}/24"), "dev", "br-phy"])?;
         ip(&["link", "set", "br-phy", "up"])?;
         // The switch follows the kernel's routes; this one is there when both are.
-        self.control(&["ovs/route/add", &format!("{HOST_TEP}/32"), "br-phy"])?;
-        self.control(&["tnl/neigh/set", "br-phy", &HOST_TEP.to_string(), &HOST_MAC.to_string()])?;
+        self.control(&["ovs/route/add", &format!("{host}/32"), "br-phy"])?;
+        self.control(&["tnl/neigh/set", "br-phy", &host.to_string(), &host_mac(0).to_string()])?;
         Ok(())
     }
 
@@ -156,14 +161,15 @@ impl OpenVswitch {
 /// Flows that do what the node's tier-0 gateway does with the packets of the bench.
 fn flows() -> String {
     let mut text = String::new();
+    let (uplink, tester) = (uplink_mac(0), path_mac(0));
     for workload in 0..WORKLOADS {
-        let (v4, v6) = (workload_ipv4(workload), workload_ipv6(workload));
+        let (v4, v6) = (workload_ipv4(0, workload), workload_ipv6(0, workload));
         let rewrite =
             format!("mod_dl_src:{ROUTER_MAC},mod_dl_dst:{},dec_ttl,output:2", workload_mac(workload));
-        let _ = writeln!(text, "in_port=1,dl_dst={UPLINK_MAC},ip,nw_dst={v4},actions={rewrite}");
-        let _ = writeln!(text, "in_port=1,dl_dst={UPLINK_MAC},ipv6,ipv6_dst={v6},actions={rewrite}");
+        let _ = writeln!(text, "in_port=1,dl_dst={uplink},ip,nw_dst={v4},actions={rewrite}");
+        let _ = writeln!(text, "in_port=1,dl_dst={uplink},ipv6,ipv6_dst={v6},actions={rewrite}");
     }
-    let rewrite = format!("mod_dl_src:{UPLINK_MAC},mod_dl_dst:{TESTER_MAC},dec_ttl,output:1");
+    let rewrite = format!("mod_dl_src:{uplink},mod_dl_dst:{tester},dec_ttl,output:1");
     for family in ["ip", "ipv6"] {
         let _ = writeln!(text, "in_port=2,dl_dst={ROUTER_MAC},{family},actions={rewrite}");
     }
@@ -193,7 +199,7 @@ fn configure(folder: &Path, setting: &Setting) -> Result<()> {
     };
     let settings = [
         "other_config:dpdk-init=true".to_owned(),
-        format!("other_config:pmd-cpu-mask={:#x}", 1u64 << setting.cores[1]),
+        format!("other_config:pmd-cpu-mask={:#x}", 1u64 << setting.device_core()),
         format!("other_config:dpdk-extra=\"{memory} --no-pci\""),
         "other_config:per-port-memory=true".to_owned(),
         "other_config:emc-insert-inv-prob=1".to_owned(),
@@ -251,8 +257,8 @@ impl Subject for OpenVswitch {
         })
     }
 
-    fn forwarding_thread(&self) -> Option<u32> {
-        self.switch.thread("pmd-c")
+    fn forwarding_threads(&self) -> Vec<u32> {
+        self.switch.threads("pmd-c")
     }
 
     fn pause(&self) {

@@ -1,6 +1,5 @@
 use std::collections::HashSet;
 
-use proptest::prelude::*;
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::geneve::GeneveView;
 use sluice_wire::ipv4::Ipv4View;
@@ -8,13 +7,23 @@ use sluice_wire::ipv6::Ipv6View;
 use sluice_wire::udp::UdpView;
 use sluice_wire::{EtherType, Vni};
 
+use super::tag::Tag;
 use super::*;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Encap, Direction::Decap];
+const ONE: Topology = Topology {
+    uplinks: 1,
+    downlinks: 1,
+    paths: 1,
+    encapsulation: Encapsulation::Geneve,
+    outer: Family::Ipv4,
+};
+/// Octets that encapsulation adds there.
+const OUTER: usize = 50;
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 fn tag(flow: u16, sequence: u32) -> Tag {
-    Tag { trial: 0, flow, sequence }
+    Tag { trial: 0, flow, sequence, time: 0 }
 }
 
 /// The inner Ethernet frame, after everything outside of it was checked.
@@ -53,8 +62,8 @@ fn lengths_are_those_of_the_workloads_frames() {
     for family in FAMILIES {
         for bytes in [family.shortest_frame(), 508, LONGEST_FRAME] {
             for direction in DIRECTIONS {
-                let stream = Stream::new(direction, family, bytes).unwrap();
-                let (plain, tunnelled) = (bytes, bytes + ENCAPSULATION_BYTES);
+                let stream = Stream::new(ONE, direction, family, bytes).unwrap();
+                let (plain, tunnelled) = (bytes, bytes + OUTER);
                 let lengths =
                     (stream.sent(7).unwrap().len(), stream.returned(7, Expected::Routed).unwrap().len());
                 let expected =
@@ -63,8 +72,8 @@ fn lengths_are_those_of_the_workloads_frames() {
             }
         }
     }
-    assert!(Stream::new(Direction::Encap, Family::Ipv6, 60).is_err());
-    let sentence = Stream::new(Direction::Encap, Family::Ipv4, 1515).unwrap_err().to_string();
+    assert!(Stream::new(ONE, Direction::Encap, Family::Ipv6, 60).is_err());
+    let sentence = Stream::new(ONE, Direction::Encap, Family::Ipv4, 1515).unwrap_err().to_string();
     assert_eq!(sentence, "a frame of 1515 bytes cannot be sent: with IPv4 it has 60 to 1514");
 }
 
@@ -73,15 +82,15 @@ fn every_flow_is_another_pair_of_workload_and_tester_both_ways() {
     for family in FAMILIES {
         let mut pairs = HashSet::new();
         let (encap, decap) = (
-            Stream::new(Direction::Encap, family, 100).unwrap(),
-            Stream::new(Direction::Decap, family, 100).unwrap(),
+            Stream::new(ONE, Direction::Encap, family, 100).unwrap(),
+            Stream::new(ONE, Direction::Decap, family, 100).unwrap(),
         );
         for flow in 0..FLOWS {
             let sent = encap.sent(flow).unwrap();
             let (source, destination, ttl, payload) = inner(&sent);
-            assert_eq!((ttl, read_tag(&payload)), (64, Some(tag(flow, 0))));
+            assert_eq!((ttl, tag::read(&payload)), (64, Some(tag(flow, 0))));
             let back = decap.sent(flow).unwrap();
-            let reply = inner(decapsulated(&back, VNI));
+            let reply = inner(decapsulated(&back, vni(0)));
             assert_eq!((&reply.0, &reply.1), (&destination, &source));
             pairs.insert((source, destination));
         }
@@ -92,17 +101,17 @@ fn every_flow_is_another_pair_of_workload_and_tester_both_ways() {
 #[test]
 fn what_comes_back_is_routed_once() {
     for family in FAMILIES {
-        let encap = Stream::new(Direction::Encap, family, 200).unwrap();
+        let encap = Stream::new(ONE, Direction::Encap, family, 200).unwrap();
         let returned = encap.returned(21, Expected::Routed).unwrap();
-        let inside = decapsulated(&returned, VNI);
+        let inside = decapsulated(&returned, vni(0));
         let ethernet = EthernetView::parse(inside).unwrap();
         assert_eq!((ethernet.source(), ethernet.destination()), (ROUTER_MAC, workload_mac(1)));
         assert_eq!(inner(inside).2, 63);
 
-        let decap = Stream::new(Direction::Decap, family, 200).unwrap();
+        let decap = Stream::new(ONE, Direction::Decap, family, 200).unwrap();
         let returned = decap.returned(21, Expected::Routed).unwrap();
         let ethernet = EthernetView::parse(&returned).unwrap();
-        assert_eq!((ethernet.source(), ethernet.destination()), (UPLINK_MAC, TESTER_MAC));
+        assert_eq!((ethernet.source(), ethernet.destination()), (uplink_mac(0), path_mac(0)));
         assert_eq!(inner(&returned).2, 63);
     }
 }
@@ -111,8 +120,8 @@ fn what_comes_back_is_routed_once() {
 fn tags_stand_where_they_are_said_to() {
     for family in FAMILIES {
         for direction in DIRECTIONS {
-            let stream = Stream::new(direction, family, 90).unwrap();
-            let read = |frame: &[u8], at: usize| read_tag(&frame[at..]);
+            let stream = Stream::new(ONE, direction, family, 90).unwrap();
+            let read = |frame: &[u8], at: usize| tag::read(&frame[at..]);
             assert_eq!(read(&stream.sent(9).unwrap(), stream.sent_tag()), Some(tag(9, 0)));
             for expected in [Expected::Routed, Expected::Unchanged] {
                 let returned = stream.returned(9, expected).unwrap();
@@ -123,19 +132,19 @@ fn tags_stand_where_they_are_said_to() {
 }
 
 #[test]
-fn a_sequence_number_leaves_the_checksum_right() {
-    let stream = Stream::new(Direction::Encap, Family::Ipv6, 120).unwrap().in_trial(200);
+fn a_stamp_leaves_the_checksum_right() {
+    let stream = Stream::new(ONE, Direction::Encap, Family::Ipv6, 120).unwrap().in_trial(200);
     let mut frame = stream.sent(3).unwrap();
-    let at = stream.sent_tag() + 4;
-    for sequence in [1, 0xffff, 0xdead_beef, u32::MAX] {
-        frame[at..at + 8].copy_from_slice(&sequence_octets(sequence));
-        assert_eq!(read_tag(&inner(&frame).3), Some(Tag { trial: 200, flow: 3, sequence }));
+    let at = stream.sent_tag();
+    for (sequence, time) in [(1, 0), (0xffff, 0xffff_ffff), (0xdead_beef, 7), (u32::MAX, u32::MAX)] {
+        frame[at + tag::STAMP_AT..at + TAG_BYTES].copy_from_slice(&tag::stamp(sequence, time));
+        assert_eq!(tag::read(&inner(&frame).3), Some(Tag { trial: 200, flow: 3, sequence, time }));
     }
 }
 
 #[test]
 fn a_router_may_choose_some_outer_fields_and_nothing_else() {
-    let stream = Stream::new(Direction::Encap, Family::Ipv4, 60).unwrap();
+    let stream = Stream::new(ONE, Direction::Encap, Family::Ipv4, 60).unwrap();
     let template = stream.returned(5, Expected::Routed).unwrap();
     let accepted = |frame: &[u8]| stream.is_as_expected(frame, &template, Expected::Routed);
     assert!(accepted(&template));
@@ -153,7 +162,7 @@ fn a_router_may_choose_some_outer_fields_and_nothing_else() {
         .chain([16, 17, 23, 24])
         .chain(26..34)
         .chain(36..40)
-        .chain(42..stream.returned_tag(Expected::Routed) + 4);
+        .chain(40..stream.returned_tag(Expected::Routed) + 4);
     for at in fixed {
         let mut wrong = template.clone();
         wrong[at] ^= 1;
@@ -162,12 +171,63 @@ fn a_router_may_choose_some_outer_fields_and_nothing_else() {
     assert!(!accepted(&template[..60]));
 }
 
-proptest! {
-    #[test]
-    fn no_octets_break_the_reader(octets in prop::collection::vec(any::<u8>(), 0..40)) {
-        if let Some(tag) = read_tag(&octets) {
-            prop_assert!(tag.flow < FLOWS);
-            prop_assert_eq!(&octets[4..12], &sequence_octets(tag.sequence)[..]);
+#[test]
+fn what_the_workloads_send_back_was_routed_twice() {
+    for family in FAMILIES {
+        let stream = Stream::new(ONE, Direction::Loop, family, 200).unwrap();
+        let encap = Stream::new(ONE, Direction::Encap, family, 200).unwrap();
+        assert_eq!(stream.sent(21), encap.sent(21));
+        let (sent, returned) = (stream.sent(21).unwrap(), stream.returned(21, Expected::Routed).unwrap());
+        assert_eq!(sent.len(), returned.len());
+        let ((source, destination, ..), reply) = (inner(&sent), inner(&returned));
+        assert_eq!((reply.0, reply.1, reply.2), (destination, source, 62));
+    }
+}
+
+#[test]
+fn an_edge_may_take_each_of_its_paths_and_no_other() {
+    let topology = Topology { uplinks: 2, paths: 3, ..ONE };
+    let stream = Stream::new(topology, Direction::Decap, Family::Ipv4, 60).unwrap();
+    let template = stream.returned(5, Expected::Routed).unwrap();
+    let over = |destination: MacAddr, source: MacAddr| {
+        let mut frame = template.clone();
+        frame[..6].copy_from_slice(&destination.0);
+        frame[6..12].copy_from_slice(&source.0);
+        stream.is_as_expected(&frame, &template, Expected::Routed)
+    };
+    assert!(over(path_mac(0), uplink_mac(0)) && over(path_mac(1), uplink_mac(1)));
+    assert!(over(path_mac(2), uplink_mac(0)));
+    assert!(!over(path_mac(2), uplink_mac(1)), "from the wrong uplink");
+    assert!(!over(path_mac(3), uplink_mac(1)), "a path that there is not");
+    assert!(!over(MacAddr::BROADCAST, uplink_mac(0)));
+}
+
+#[test]
+fn tunnels_of_every_kind_are_what_they_say() {
+    for (encapsulation, port) in [(Encapsulation::Geneve, 6081), (Encapsulation::Vxlan, 4789)] {
+        for outer in FAMILIES {
+            let topology = Topology { encapsulation, outer, downlinks: 2, ..ONE };
+            let stream = Stream::new(topology, Direction::Encap, Family::Ipv4, 60).unwrap();
+            let template = stream.returned(5, Expected::Routed).unwrap();
+            assert_eq!(template.len(), 60 + stream.outer_bytes(Side::Downlink));
+            let ethernet = EthernetView::parse(&template).unwrap();
+            assert_eq!((ethernet.source(), ethernet.destination()), (downlink_mac(1), host_mac(1)));
+            let udp = match outer {
+                Family::Ipv4 => Ipv4View::parse(ethernet.payload()).unwrap().payload(),
+                Family::Ipv6 => Ipv6View::parse(ethernet.payload()).unwrap().upper_payload(),
+            };
+            assert_eq!(UdpView::parse(udp).unwrap().destination_port(), port);
+            assert!(stream.is_as_expected(&template, &template, Expected::Routed));
+            for at in (0..6).chain(50..52) {
+                let mut wrong = template.clone();
+                wrong[at] ^= 1;
+                assert!(!stream.is_as_expected(&wrong, &template, Expected::Routed), "octet {at}");
+            }
         }
     }
+    let plain = Topology { encapsulation: Encapsulation::None, ..ONE };
+    let stream = Stream::new(plain, Direction::Decap, Family::Ipv4, 60).unwrap();
+    let ethernet = stream.sent(0).unwrap();
+    let ethernet = EthernetView::parse(&ethernet).unwrap();
+    assert_eq!((ethernet.source(), ethernet.destination()), (host_mac(0), downlink_mac(0)));
 }

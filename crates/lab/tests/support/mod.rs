@@ -263,7 +263,8 @@ impl Traces {
     fn holders(&self) -> Vec<(PathBuf, String)> {
         let of_then = |path: &PathBuf| {
             let pid = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-            let process = pid.filter(|pid| *pid != std::process::id().cast_signed()).and_then(ProcessIdentity::of);
+            let process =
+                pid.filter(|pid| *pid != std::process::id().cast_signed()).and_then(ProcessIdentity::of);
             process.is_some_and(|process| process.is_alive() && process.start_time <= self.taken)
         };
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());

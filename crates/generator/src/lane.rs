@@ -1,0 +1,298 @@
+//! One core of the generator at work: its queue of every port, its share of the flows.
+//!
+//! ```text
+//!   round:  senders ─▶ ports          what is due
+//!           ports ─▶ receivers        frames of a stream: counted, compared, timed
+//!                 └▶ reflector ─▶     frames that reach a workload which sends them back
+//!                 └▶ neighbors        the rest: questions are answered, others counted as foreign
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+use sluice_bench::message::StreamCounts;
+use sluice_bench::topology::{Side, Topology};
+use sluice_dpdk::{Mbuf, Mempool, RxQueue, TxQueue, cycles};
+
+use crate::clock::{Clock, Moment};
+use crate::latency::Latencies;
+use crate::neighbors::{Resolution, resolve};
+use crate::plan::Part;
+use crate::ports::BURST;
+use crate::sender::SendPool;
+
+/// The wire is quiet when nothing came for so long.
+const QUIET: Duration = Duration::from_millis(50);
+/// Longest wait for a quiet wire.
+const SETTLE_LIMIT: Duration = Duration::from_secs(1);
+/// Rounds of the loop between two looks at whether it is to end.
+const ROUNDS: u32 = 256;
+
+/// This core's queues of one link.
+pub(crate) struct LaneLink {
+    receive: Vec<RxQueue>,
+    transmit: TxQueue,
+    /// Frames on their way back from the workloads that the port had no room for yet.
+    returning: ArrayVec<Mbuf, BURST>,
+}
+
+impl LaneLink {
+    pub(crate) const fn new(receive: Vec<RxQueue>, transmit: TxQueue) -> Self {
+        Self { receive, transmit, returning: ArrayVec::new_const() }
+    }
+}
+
+/// One core.
+pub(crate) struct Lane {
+    pub(crate) topology: Topology,
+    pub(crate) clock: Clock,
+    pub(crate) links: Vec<LaneLink>,
+    /// For frames that are sent on uplinks, and on downlinks.
+    pub(crate) pools: [SendPool; 2],
+    pub(crate) answers: Mempool,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) batch: ArrayVec<Mbuf, BURST>,
+}
+
+/// What one core counted in a trial.
+pub(crate) struct LaneResult {
+    /// By direction, in the order of the command.
+    pub(crate) streams: Vec<StreamCounts>,
+    pub(crate) latencies: Option<Latencies>,
+    pub(crate) paths: Vec<u64>,
+    pub(crate) others: Others,
+    pub(crate) sending_ns: u64,
+    pub(crate) longest_gap_ns: u64,
+    pub(crate) clock_difference_ns: i64,
+}
+
+/// Frames that were of no stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Others {
+    pub(crate) foreign: u64,
+    pub(crate) neighbor_requests: u64,
+}
+
+impl Lane {
+    /// Runs this core's part from `start` on (cycles), and then until nothing more comes. `watch` is called now and then while
+    /// packets are sent.
+    pub(crate) fn run(
+        &mut self,
+        mut part: Part,
+        start: u64,
+        duration: Duration,
+        mut watch: impl FnMut(),
+    ) -> anyhow::Result<LaneResult> {
+        while cycles() < start {
+            std::hint::spin_loop();
+        }
+        let moment = Moment::now();
+        let mut others = Others::default();
+        let mut gap = Gap { last: start, longest: 0 };
+        let end = start + self.clock.cycles_of(duration);
+        let sending = self.send(&mut part, start, end, &mut gap, &mut others, &mut watch);
+        let clock_difference_ns = moment.difference_ns(self.clock);
+        for counts in &mut part.counts {
+            counts.received_while_sending = counts.received;
+        }
+        self.settle(&mut part, &mut others);
+        self.result(part, sending, gap, others, clock_difference_ns)
+    }
+
+    fn result(
+        &self,
+        mut part: Part,
+        sending: u64,
+        gap: Gap,
+        others: Others,
+        clock_difference_ns: i64,
+    ) -> anyhow::Result<LaneResult> {
+        for sender in &mut part.senders {
+            sender.discard();
+            let counts = &mut part.counts[sender.stream()];
+            counts.sent += sender.sent();
+            counts.intended += sender.intended(sending);
+        }
+        let mut paths = vec![0; usize::from(self.topology.paths)];
+        let mut latencies: Option<Latencies> = None;
+        for receiver in part.receivers.into_iter().flatten() {
+            for (total, path) in paths.iter_mut().zip(receiver.paths) {
+                *total += path;
+            }
+            match (&mut latencies, receiver.latencies) {
+                (Some(latencies), Some(more)) => latencies.add(&more)?,
+                (latencies @ None, more) => *latencies = more,
+                (Some(_), None) => {}
+            }
+        }
+        Ok(LaneResult {
+            streams: part.counts,
+            latencies,
+            paths,
+            others,
+            sending_ns: self.clock.nanoseconds_of(sending),
+            longest_gap_ns: self.clock.nanoseconds_of(gap.longest),
+            clock_difference_ns,
+        })
+    }
+
+    /// Sends until `end`, or until every burst is out, and returns how long that was.
+    fn send(
+        &mut self,
+        part: &mut Part,
+        start: u64,
+        end: u64,
+        gap: &mut Gap,
+        others: &mut Others,
+        watch: &mut impl FnMut(),
+    ) -> u64 {
+        let mut rounds = 0;
+        loop {
+            let now = cycles();
+            if now >= end {
+                return end - start;
+            }
+            let mut done = true;
+            for sender in &mut part.senders {
+                let link = sender.link();
+                let pool = &mut self.pools[self.topology.side(link).0 as usize];
+                sender.send(now, now - start, &mut self.links[link].transmit, pool);
+                done &= sender.is_done();
+            }
+            if done {
+                return cycles() - start;
+            }
+            if self.poll(part, others) > 0 {
+                gap.see(now);
+            }
+            rounds += 1;
+            if rounds == ROUNDS {
+                rounds = 0;
+                watch();
+                if self.stop.load(Ordering::Relaxed) {
+                    return cycles() - start;
+                }
+            }
+        }
+    }
+
+    /// Receives until nothing has come for a while.
+    fn settle(&mut self, part: &mut Part, others: &mut Others) {
+        let end = Instant::now() + SETTLE_LIMIT;
+        let mut quiet_since = Instant::now();
+        while quiet_since.elapsed() < QUIET && Instant::now() < end {
+            if self.poll(part, others) > 0 {
+                quiet_since = Instant::now();
+            }
+        }
+        for link in &mut self.links {
+            Mbuf::free_bulk(&mut link.returning);
+        }
+    }
+
+    /// Answers neighbours between trials.
+    pub(crate) fn idle(&mut self) {
+        self.poll(&mut Part::default(), &mut Others::default());
+    }
+
+    /// Receives one burst from each queue, and returns how many packets those were.
+    #[inline]
+    fn poll(&mut self, part: &mut Part, others: &mut Others) -> usize {
+        let mut total = 0;
+        for link in 0..self.links.len() {
+            let side = self.topology.side(link).0;
+            for queue in 0..self.links[link].receive.len() {
+                if !self.return_rest(link) {
+                    break;
+                }
+                let received = self.links[link].receive[queue].receive(&mut self.batch);
+                if received == 0 {
+                    continue;
+                }
+                total += received;
+                match part.reflector {
+                    Some(_) if side == Side::Downlink => self.reflect(link, part, others),
+                    _ => self.take(link, side, part, others),
+                }
+            }
+        }
+        total
+    }
+
+    /// Hands the frames of the batch to the receiver of the side.
+    #[inline]
+    fn take(&mut self, link: usize, side: Side, part: &mut Part, others: &mut Others) {
+        let now = cycles();
+        for at in 0..self.batch.len() {
+            let frame = self.batch[at].data();
+            let taken = part.receivers[side as usize].as_mut().is_some_and(|receiver| {
+                let counts = &mut part.counts[receiver.stream()];
+                receiver.take(frame, now, counts)
+            });
+            if !taken {
+                let frame = self.batch[at].to_vec();
+                self.other(link, &frame, others);
+            }
+        }
+        Mbuf::free_bulk(&mut self.batch);
+    }
+
+    /// Sends the frames of the batch back, those that are for workloads.
+    #[inline]
+    fn reflect(&mut self, link: usize, part: &mut Part, others: &mut Others) {
+        let Some(reflector) = part.reflector else { return };
+        while let Some(mut packet) = self.batch.pop() {
+            // The batch is turned over by this; it is put right below, so that frames stay in order.
+            if reflector.turn(packet.data_mut()) {
+                self.links[link].returning.push(packet);
+            } else {
+                let frame = packet.to_vec();
+                self.other(link, &frame, others);
+            }
+        }
+        self.links[link].returning.reverse();
+        self.return_rest(link);
+    }
+
+    /// Sends what is on its way back from the workloads of a link. False while the port has no room for all of it: until then nothing more
+    /// is received there, as by a host that cannot keep up.
+    #[inline]
+    fn return_rest(&mut self, link: usize) -> bool {
+        let LaneLink { transmit, returning, .. } = &mut self.links[link];
+        if !returning.is_empty() {
+            transmit.transmit(returning);
+        }
+        returning.is_empty()
+    }
+
+    #[cold]
+    fn other(&mut self, link: usize, frame: &[u8], others: &mut Others) {
+        match resolve(&self.topology, link, frame) {
+            Resolution::Answer(reply) => {
+                others.neighbor_requests += 1;
+                let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
+                batch.extend(self.answers.allocate_with(&reply));
+                // Should there be no room, the asker asks again.
+                self.links[link].transmit.transmit(&mut batch);
+            }
+            Resolution::Silent => {}
+            Resolution::Other => others.foreign += 1,
+        }
+    }
+}
+
+/// The longest time without a frame, cycles.
+struct Gap {
+    last: u64,
+    longest: u64,
+}
+
+impl Gap {
+    #[inline]
+    fn see(&mut self, now: u64) {
+        self.longest = self.longest.max(now.saturating_sub(self.last));
+        self.last = now;
+    }
+}

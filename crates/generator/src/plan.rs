@@ -1,0 +1,156 @@
+//! A trial made ready: every frame that will be sent or has to come back, before the first one is.
+//!
+//! Flows are dealt out to senders, one on each link for each core; each sender numbers its own packets, so that a receiver keeps a
+//! window for each.
+
+use std::sync::Arc;
+
+use sluice_bench::message::{Load, StreamCounts, TrialOrder};
+use sluice_bench::topology::{FLOWS, Side, Topology};
+use sluice_bench::traffic::{Direction, Stream};
+
+use crate::clock::Clock;
+use crate::latency::Latencies;
+use crate::receiver::{Receiver, Returning};
+use crate::reflector::Reflector;
+use crate::sender::Sender;
+
+/// A trial as all cores see it.
+pub(crate) struct Plan {
+    pub(crate) order: TrialOrder,
+    topology: Topology,
+    lanes: usize,
+    /// By direction: a stream for each size.
+    streams: Vec<Vec<Stream>>,
+    /// Sizes of successive frames, by their place.
+    pattern: Vec<u8>,
+    returning: Vec<Arc<Returning>>,
+    reflector: Option<Reflector>,
+}
+
+impl Plan {
+    /// Makes the frames of a trial.
+    pub(crate) fn new(
+        order: &TrialOrder,
+        topology: Topology,
+        trial: u8,
+        lanes: usize,
+    ) -> anyhow::Result<Self> {
+        check(order)?;
+        let mut sizes = order.frame_bytes.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let place = |bytes: &usize| sizes.binary_search(bytes).unwrap_or_default() as u8;
+        let pattern: Vec<u8> = order.frame_bytes.iter().map(place).collect();
+        let mut plan = Self {
+            topology,
+            lanes,
+            streams: Vec::new(),
+            pattern: if sizes.len() == 1 { vec![0] } else { pattern },
+            returning: Vec::new(),
+            reflector: None,
+            order: order.clone(),
+        };
+        for direction in &order.directions {
+            let stream = |bytes: &usize| -> anyhow::Result<Stream> {
+                Ok(Stream::new(topology, *direction, order.family, *bytes)?.in_trial(trial))
+            };
+            let streams = sizes.iter().map(stream).collect::<anyhow::Result<Vec<_>>>()?;
+            let senders = (0..FLOWS).map(|flow| plan.sender_of(&streams[0], flow)).collect();
+            let counts_paths = topology.paths > 1 && streams[0].received_on() == Side::Uplink;
+            let returning = Returning::new(&streams, &plan.pattern, senders, order.expected, counts_paths)?;
+            plan.returning.push(Arc::new(returning));
+            if *direction == Direction::Loop {
+                plan.reflector = Some(Reflector::new(&topology, &streams[0], order.expected));
+            }
+            plan.streams.push(streams);
+        }
+        Ok(plan)
+    }
+
+    /// Senders of a stream: one on each link for each core. The number of the one that sends a flow.
+    fn sender_of(&self, stream: &Stream, flow: u16) -> u8 {
+        let link = stream.link(flow);
+        let (_, on_side) = self.topology.side(link);
+        (usize::from(flow) % self.lanes + usize::from(on_side) * self.lanes) as u8
+    }
+
+    fn senders(&self, side: Side) -> usize {
+        let links = match side {
+            Side::Uplink => self.topology.uplinks,
+            Side::Downlink => self.topology.downlinks,
+        };
+        usize::from(links) * self.lanes
+    }
+}
+
+fn check(order: &TrialOrder) -> anyhow::Result<()> {
+    let sizes = order.frame_bytes.len();
+    anyhow::ensure!((1..=64).contains(&sizes), "a trial has 1 to 64 sizes of frames, not {sizes}");
+    let alone = order.directions.len() == 1 || !order.directions.contains(&Direction::Loop);
+    let twice = order.directions.iter().enumerate().any(|(at, one)| order.directions[..at].contains(one));
+    anyhow::ensure!(
+        alone && !twice && !order.directions.is_empty(),
+        "a trial has each direction once, and `loop` alone"
+    );
+    if let Load::Rate { packets_per_second } = order.load {
+        anyhow::ensure!(
+            packets_per_second.is_finite() && packets_per_second > 0.0,
+            "a rate is a positive number of packets a second, not {packets_per_second}"
+        );
+    }
+    Ok(())
+}
+
+/// One core's part of a trial. The empty one sends nothing and counts nothing.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(crate) senders: Vec<Sender>,
+    /// What is received on the uplinks, and on the downlinks.
+    pub(crate) receivers: [Option<Receiver>; 2],
+    pub(crate) reflector: Option<Reflector>,
+    /// By direction, in the order of the command.
+    pub(crate) counts: Vec<StreamCounts>,
+}
+
+impl Part {
+    /// The part of core `lane`.
+    pub(crate) fn new(plan: &Plan, lane: usize, clock: Clock) -> anyhow::Result<Self> {
+        let mut part = Self {
+            senders: Vec::new(),
+            receivers: [None, None],
+            reflector: plan.reflector,
+            counts: plan.order.directions.iter().map(|direction| StreamCounts::new(*direction)).collect(),
+        };
+        for (at, streams) in plan.streams.iter().enumerate() {
+            for link in 0..plan.topology.links() {
+                let mine =
+                    |flow: &u16| usize::from(*flow) % plan.lanes == lane && streams[0].link(*flow) == link;
+                let flows: Vec<u16> = (0..FLOWS).filter(mine).collect();
+                if !flows.is_empty() {
+                    part.senders.push(sender(plan, at, link, &flows, clock)?);
+                }
+            }
+            let side = streams[0].received_on();
+            let latencies = plan.order.latency.then(Latencies::new).transpose()?;
+            let returning = Arc::clone(&plan.returning[at]);
+            let receiver = Receiver::new(returning, at, plan.senders(streams[0].sent_on()), latencies);
+            part.receivers[side as usize] = Some(receiver);
+        }
+        Ok(part)
+    }
+}
+
+/// A sender of a stream's flows on one link, with their share of the load.
+fn sender(plan: &Plan, stream: usize, link: usize, flows: &[u16], clock: Clock) -> anyhow::Result<Sender> {
+    let share = flows.len() as f64 / f64::from(FLOWS);
+    let load = match plan.order.load {
+        Load::Burst { frames } => Load::Burst { frames: (frames as f64 * share).round() as u64 },
+        load => load,
+    };
+    let mut sender = Sender::new(link, stream, &plan.streams[stream], &plan.pattern, flows, load)?;
+    if let Load::Rate { packets_per_second } = load {
+        sender.set_rate(packets_per_second * share, clock);
+    }
+    Ok(sender)
+}
