@@ -115,9 +115,9 @@ fn the_document_that_is_shown_is_a_node_document() {
 #[test]
 fn cores_that_cannot_be_used_are_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
-    let output = forward(folder.path(), &["--cores", "0,0"]).output().unwrap();
+    let output = forward(folder.path(), &["--generator-cores", "0", "--device-cores", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("name two with --cores"), "{message}");
+    assert!(message.contains("name them with --generator-cores and --device-cores"), "{message}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -145,7 +145,11 @@ impl Part {
 fn sender(plan: &Plan, stream: usize, link: usize, flows: &[u16], clock: Clock) -> anyhow::Result<Sender> {
     let share = flows.len() as f64 / f64::from(FLOWS);
     let load = match plan.order.load {
-        Load::Burst { frames } => Load::Burst { frames: (frames as f64 * share).round() as u64 },
+        // What the flows' shares are rounded by adds up to nothing over all senders.
+        Load::Burst { frames } => {
+            let up_to = |flow: u16| frames * u64::from(flow) / u64::from(FLOWS);
+            Load::Burst { frames: flows.iter().map(|flow| up_to(flow + 1) - up_to(*flow)).sum() }
+        }
         load => load,
     };
     let mut sender = Sender::new(link, stream, &plan.streams[stream], &plan.pattern, flows, load)?;
@@ -153,4 +157,88 @@ fn sender(plan: &Plan, stream: usize, link: usize, flows: &[u16], clock: Clock) 
         sender.set_rate(packets_per_second * share, clock);
     }
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_bench::traffic::{Expected, Family};
+
+    use super::*;
+
+    const CLOCK: Clock = Clock::new(2_000_000_000);
+
+    fn order(directions: &[Direction], load: Load) -> TrialOrder {
+        TrialOrder {
+            directions: directions.to_vec(),
+            family: Family::Ipv4,
+            frame_bytes: vec![60],
+            expected: Expected::Routed,
+            load,
+            duration_ms: 1_000,
+            latency: false,
+        }
+    }
+
+    #[test]
+    fn a_load_is_shared_by_links_and_cores_without_a_rest() {
+        let topology = Topology { uplinks: 3, downlinks: 2, paths: 3, ..Topology::default() };
+        for lanes in [1, 2, 5] {
+            let both = [Direction::Encap, Direction::Decap];
+            let burst = Plan::new(&order(&both, Load::Burst { frames: 1001 }), topology, 1, lanes).unwrap();
+            let rate = order(&both, Load::Rate { packets_per_second: 1e6 });
+            let rate = Plan::new(&rate, topology, 1, lanes).unwrap();
+            let (mut frames, mut intended, mut numbers) = ([0; 2], [0; 2], Vec::new());
+            for lane in 0..lanes {
+                for sender in Part::new(&burst, lane, CLOCK).unwrap().senders {
+                    frames[sender.stream()] += sender.intended(0);
+                    numbers.push((lane, sender.link()));
+                }
+                for sender in Part::new(&rate, lane, CLOCK).unwrap().senders {
+                    intended[sender.stream()] += sender.intended(2_000_000_000);
+                }
+            }
+            assert_eq!(frames, [1001, 1001]);
+            for intended in intended {
+                assert!((999_990..=1_000_030).contains(&intended), "{intended}");
+            }
+            numbers.sort_unstable();
+            numbers.dedup();
+            assert_eq!(numbers.len(), 5 * lanes, "a sender for each link and core");
+        }
+    }
+
+    #[test]
+    fn each_sender_has_a_window_of_its_own() {
+        let topology = Topology { uplinks: 2, paths: 2, ..Topology::default() };
+        let plan = Plan::new(&order(&[Direction::Loop], Load::Most), topology, 1, 3).unwrap();
+        let stream = plan.streams[0][0];
+        for flow in 0..FLOWS {
+            for other in 0..FLOWS {
+                let same = stream.link(flow) == stream.link(other) && flow % 3 == other % 3;
+                assert_eq!(plan.sender_of(&stream, flow) == plan.sender_of(&stream, other), same);
+            }
+        }
+        assert_eq!(plan.senders(Side::Uplink), 6);
+    }
+
+    #[test]
+    fn orders_that_cannot_be_are_refused() {
+        let refused = |order: TrialOrder| {
+            Plan::new(&order, Topology::default(), 1, 1).err().map(|error| error.to_string()).unwrap()
+        };
+        for directions in [
+            &[][..],
+            &[Direction::Encap, Direction::Encap],
+            &[Direction::Loop, Direction::Decap],
+        ] {
+            assert!(refused(order(directions, Load::Most)).contains("each direction once"));
+        }
+        for packets_per_second in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let sentence = refused(order(&[Direction::Encap], Load::Rate { packets_per_second }));
+            assert!(sentence.contains("positive number"), "{sentence}");
+        }
+        for frame_bytes in [vec![], vec![60; 65], vec![59], vec![1515]] {
+            assert!(!refused(TrialOrder { frame_bytes, ..order(&[Direction::Encap], Load::Most) }).is_empty());
+        }
+    }
 }
