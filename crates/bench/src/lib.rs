@@ -25,6 +25,7 @@ pub mod ports;
 mod process;
 mod reload;
 mod report;
+pub mod search;
 mod subject;
 pub mod topology;
 pub mod traffic;
