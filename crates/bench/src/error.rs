@@ -39,6 +39,18 @@ pub enum BenchError {
     /// The node's document.
     #[error("the bench's node document: {0}")]
     Document(String),
+    /// Arguments that contradict what can be done.
+    #[error("{0}")]
+    Arguments(String),
+    /// Sizes that no frame has.
+    #[error(transparent)]
+    FrameSizes(#[from] crate::frame_sizes::FrameSizesError),
+    /// Numbers that no line has.
+    #[error(transparent)]
+    LineRate(#[from] crate::line_rate::LineRateError),
+    /// A search without a result.
+    #[error("{0}")]
+    Search(String),
     /// Frames that cannot be sent.
     #[error(transparent)]
     Traffic(#[from] crate::traffic::TrafficError),

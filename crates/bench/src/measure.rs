@@ -1,20 +1,24 @@
 //! One case measured: trials, and the counters of what is measured before and after each.
 
 use std::fmt;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::frame_sizes::{FrameSizes, FrameSizesError, Genome};
 use crate::machine::Realtime;
 use crate::message::{Load, TrialOrder, TrialResult};
 use crate::subject::{Counters, Subject};
-use crate::traffic::{Direction, Family};
+use crate::traffic::{Direction, Expected, Family};
 
 /// Octets of a frame check sequence, which counts in sizes and bits but is not in memory.
-const FRAME_CHECK_BYTES: usize = 4;
-/// Milliseconds of the trial that fills caches and is not counted.
-const WARM_UP_MS: u64 = 40;
+pub(crate) const FRAME_CHECK_BYTES: usize = 4;
+/// Longest IP packet of a workload.
+const MTU: u32 = 1500;
+/// The trial that fills caches and is not counted.
+const WARM_UP: Duration = Duration::from_millis(40);
 
 /// Directions of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -26,14 +30,17 @@ pub(crate) enum Directions {
     Decap,
     /// Both at once.
     Both,
+    /// From the tester to the workloads, which send every frame back.
+    Loop,
 }
 
 impl Directions {
-    fn streams(self) -> Vec<Direction> {
+    pub(crate) fn streams(self) -> Vec<Direction> {
         match self {
             Self::Encap => vec![Direction::Encap],
             Self::Decap => vec![Direction::Decap],
             Self::Both => vec![Direction::Encap, Direction::Decap],
+            Self::Loop => vec![Direction::Loop],
         }
     }
 }
@@ -44,41 +51,73 @@ impl fmt::Display for Directions {
             Self::Encap => "encap",
             Self::Decap => "decap",
             Self::Both => "both",
+            Self::Loop => "loop",
         })
     }
 }
 
 /// What is measured in one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     pub(crate) directions: Directions,
     pub(crate) family: Family,
-    /// Bytes of a workload's frame with its frame check sequence. IPv6 frames have 80 at least.
-    pub(crate) size: usize,
+    /// Sizes of workloads' frames, with their frame check sequence.
+    pub(crate) sizes: FrameSizes,
+    /// The sequence of frames that is sent, over and over.
+    pub(crate) genome: Genome,
 }
 
 impl Case {
-    /// Bytes of a workload's frame in memory.
-    pub(crate) fn frame_bytes(&self) -> usize {
-        self.size.saturating_sub(FRAME_CHECK_BYTES).max(self.family.shortest_frame())
+    /// A case whose frames can be sent.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameSizesError`] for sizes that have no room for what a trial writes into them, or that are too long.
+    pub(crate) fn new(
+        directions: Directions,
+        family: Family,
+        sizes: FrameSizes,
+    ) -> std::result::Result<Self, FrameSizesError> {
+        sizes.check((family.shortest_frame() + FRAME_CHECK_BYTES) as u32, MTU)?;
+        Ok(Self { directions, family, genome: sizes.genome(), sizes })
     }
 
-    fn order(&self, subject: &dyn Subject, load: Load, duration_ms: u64) -> TrialOrder {
+    /// A case with frames of one size, or of the shortest that there are if those are longer.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Case::new`].
+    pub(crate) fn at_least(
+        directions: Directions,
+        family: Family,
+        bytes: u32,
+    ) -> std::result::Result<Self, FrameSizesError> {
+        let bytes = bytes.max((family.shortest_frame() + FRAME_CHECK_BYTES) as u32);
+        Self::new(directions, family, FrameSizes::fixed(bytes)?)
+    }
+
+    /// Average bits of a workload's frame, with its frame check sequence.
+    pub(crate) fn bits(&self) -> f64 {
+        8.0 * self.genome.average()
+    }
+
+    fn order(&self, expected: Expected, load: Load, duration: Duration, latency: bool) -> TrialOrder {
+        let frame_bytes = self.genome.sequence().map(|bytes| bytes as usize - FRAME_CHECK_BYTES).collect();
         TrialOrder {
             directions: self.directions.streams(),
             family: self.family,
-            frame_bytes: vec![self.frame_bytes()],
-            expected: subject.expected(),
+            frame_bytes,
+            expected,
             load,
-            duration_ms,
-            latency: false,
+            duration_ms: duration.as_millis() as u64,
+            latency,
         }
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.directions, self.family, self.frame_bytes() + FRAME_CHECK_BYTES)
+        write!(f, "{} {} {}", self.directions, self.family, self.sizes)
     }
 }
 
@@ -87,8 +126,10 @@ impl fmt::Display for Case {
 pub(crate) struct Sample {
     pub(crate) result: TrialResult,
     pub(crate) counters: Counters,
-    /// Share of the time of sending that the subject was not idle, 0 to 1.
+    /// Share of the time of sending that the subject's cores were not idle, 0 to 1.
     pub(crate) busy: f64,
+    /// Cores that forwarded.
+    pub(crate) cores: usize,
 }
 
 /// Runs trials.
@@ -101,10 +142,8 @@ pub(crate) struct Measuring {
 impl Measuring {
     /// One trial at the highest rate, behind one that is not counted.
     pub(crate) fn sample(&self, subject: &mut dyn Subject, case: &Case) -> Result<Sample> {
-        let warm_up = case.order(subject, Load::Most, WARM_UP_MS);
-        subject.generator().trial(&warm_up)?;
-        let order = case.order(subject, Load::Most, self.trial_ms);
-        self.run(subject, &order)
+        self.unmeasured(subject, case, Load::Most, WARM_UP)?;
+        self.trial(subject, case, Load::Most, Duration::from_millis(self.trial_ms), false)
     }
 
     /// One trial at a given rate, all directions together.
@@ -114,23 +153,44 @@ impl Measuring {
         case: &Case,
         packets_per_second: f64,
     ) -> Result<Sample> {
-        let streams = case.directions.streams().len() as f64;
-        let load = Load::Rate { packets_per_second: packets_per_second / streams };
-        let order = case.order(subject, load, self.trial_ms);
-        self.run(subject, &order)
+        let load =
+            Load::Rate { packets_per_second: packets_per_second / case.directions.streams().len() as f64 };
+        self.trial(subject, case, load, Duration::from_millis(self.trial_ms), false)
     }
 
-    fn run(&self, subject: &mut dyn Subject, order: &TrialOrder) -> Result<Sample> {
+    /// One trial whose counts nobody reads.
+    pub(crate) fn unmeasured(
+        &self,
+        subject: &mut dyn Subject,
+        case: &Case,
+        load: Load,
+        duration: Duration,
+    ) -> Result<()> {
+        let order = case.order(subject.expected(), load, duration, false);
+        subject.generator().trial(&order).map(drop)
+    }
+
+    /// One trial, and what the subject counted meanwhile.
+    pub(crate) fn trial(
+        &self,
+        subject: &mut dyn Subject,
+        case: &Case,
+        load: Load,
+        duration: Duration,
+        latency: bool,
+    ) -> Result<Sample> {
+        let order = case.order(subject.expected(), load, duration, latency);
         let before = subject.counters()?;
-        let generator = subject.generator().process().pid();
-        let threads = subject.forwarding_threads();
-        let raised = self.realtime.raise(threads.into_iter().chain([generator]));
-        let result = subject.generator().trial(order);
+        let threads = subject.generator_threads().into_iter().chain(subject.forwarding_threads());
+        let raised = self.realtime.raise(threads);
+        let result = subject.generator().trial(&order);
         drop(raised);
         let result = result?;
         let counters = subject.counters()?.since(&before);
         let cycles = result.sending_ns as f64 * subject.generator().cycles_per_second() as f64 / 1e9;
-        Ok(Sample { busy: counters.busy_cycles as f64 / cycles.max(1.0), counters, result })
+        let cores = subject.forwarding_threads().len().max(1);
+        let busy = counters.busy_cycles as f64 / (cycles * cores as f64).max(1.0);
+        Ok(Sample { result, counters, busy, cores })
     }
 }
 
@@ -160,9 +220,15 @@ mod tests {
 
     #[test]
     fn sizes_count_the_frame_check_sequence() {
-        let case = |family, size| Case { directions: Directions::Both, family, size };
-        assert_eq!(case(Family::Ipv4, 64).frame_bytes(), 60);
-        assert_eq!(case(Family::Ipv4, 1518).frame_bytes(), 1514);
+        let case = |family, bytes| Case::at_least(Directions::Both, family, bytes).unwrap();
+        let bytes = |case: Case| case.order(Expected::Routed, Load::Most, WARM_UP, false).frame_bytes;
+        assert_eq!(bytes(case(Family::Ipv4, 64)), [60]);
+        assert_eq!(bytes(case(Family::Ipv4, 1518)), [1514]);
         assert_eq!(case(Family::Ipv6, 64).to_string(), "both IPv6 80", "the shortest that holds its tag");
+        let short = FrameSizes::fixed(64).unwrap();
+        assert!(Case::new(Directions::Both, Family::Ipv6, short).is_err());
+        let mix = Case::new(Directions::Both, Family::Ipv4, "imix:ab(a=64,b=1518)".parse().unwrap()).unwrap();
+        assert_eq!(mix.bits(), 8.0 * 791.0);
+        assert_eq!(bytes(mix), [60, 1514]);
     }
 }

@@ -207,6 +207,23 @@ pub(crate) trait Subject {
     /// The generator at the other end.
     fn generator(&mut self) -> &mut Generator;
 
+    /// The threads of the generator that send and receive.
+    fn generator_threads(&mut self) -> Vec<u32> {
+        let process = self.generator().process();
+        let mut threads = process.threads("generator-");
+        threads.push(process.pid());
+        threads
+    }
+
+    /// Makes it forget what it knows of flows.
+    ///
+    /// # Errors
+    ///
+    /// For subjects that cannot.
+    fn reset_state(&mut self) -> Result<()> {
+        Err(BenchError::Search(format!("{} cannot be made to forget its flows", self.name())))
+    }
+
     /// How frames come back.
     fn expected(&self) -> Expected {
         Expected::Routed

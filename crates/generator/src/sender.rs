@@ -172,6 +172,11 @@ impl Sender {
         }
     }
 
+    /// Whether it sends a burst and no more.
+    pub(crate) const fn is_burst(&self) -> bool {
+        matches!(self.pace, Pace::Burst { .. })
+    }
+
     /// Whether a burst is out.
     pub(crate) const fn is_done(&self) -> bool {
         matches!(self.pace, Pace::Burst { left: 0 })

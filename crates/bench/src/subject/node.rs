@@ -7,9 +7,9 @@ use sluice_control::{Answer, Client, Request};
 
 use super::{Counters, LINKS_LIMIT, Setting, Subject};
 use crate::document::{NodeSettings, RING_SIZE};
-use crate::error::{Result, While};
+use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
-use crate::process::{Process, find};
+use crate::process::{Interrupt, Process, find};
 use crate::topology::Topology;
 
 /// How long the node may take to start.
@@ -44,6 +44,7 @@ pub(crate) struct Node {
     control: PathBuf,
     process: Process,
     generator: Generator,
+    interrupt: Interrupt,
 }
 
 impl Node {
@@ -83,13 +84,32 @@ impl Node {
         process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &setting.interrupt, || {
             resolved(&mut client, &topology).then_some(())
         })?;
-        Ok(Self { variant, settings, text, client, control, process, generator })
+        Ok(Self { variant, settings, text, client, control, process, generator, interrupt: setting.interrupt.clone() })
     }
 
     /// A document with another logical network than the node was started with, and that one.
     pub(crate) fn documents(&self) -> Result<[String; 2]> {
         let more = NodeSettings { more: true, ..self.settings.clone() };
         Ok([more.document()?, self.text.clone()])
+    }
+
+    /// Gives it a document whose default routes have so many next hops, and waits until they are resolved.
+    pub(crate) fn set_paths(&mut self, paths: u8) -> Result<()> {
+        let topology = Topology { paths, ..self.settings.topology };
+        let settings = NodeSettings { topology, ..self.settings.clone() };
+        self.apply(&settings.document()?)?;
+        let client = &mut self.client;
+        self.process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &self.interrupt, || {
+            resolved(client, &topology).then_some(())
+        })
+    }
+
+    fn apply(&mut self, document: &str) -> Result<()> {
+        let request = Request::Apply { document: document.to_owned(), file: "edge.yaml".into() };
+        match self.client.ask(&request)? {
+            Answer::Applied(_) => Ok(()),
+            _ => Err(BenchError::Document("the node did not apply it".into())),
+        }
     }
 
     /// Another connection to the node's control socket.
@@ -144,6 +164,13 @@ impl Subject for Node {
 
     fn forwarding_threads(&self) -> Vec<u32> {
         self.process.threads("worker-")
+    }
+
+    /// A new document makes every flow be decided again.
+    fn reset_state(&mut self) -> Result<()> {
+        let [other, own] = self.documents()?;
+        self.apply(&other)?;
+        self.apply(&own)
     }
 
     fn document(&self) -> Option<&str> {

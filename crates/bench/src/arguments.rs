@@ -1,0 +1,131 @@
+//! Arguments that scenarios have in common.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::command::CommonArguments;
+use crate::error::{BenchError, Result};
+use crate::frame_sizes::FrameSizes;
+use crate::line_rate::LinkSpeed;
+use crate::measure::{Case, Directions};
+use crate::traffic::{Encapsulation, Family};
+
+/// Seconds of a trial, with `--quick` and without, and with `--full`: those of the bare-metal document.
+const TRIAL_S: [f64; 3] = [0.3, 1.0, 90.0];
+
+/// Arguments of a scenario.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScenarioArguments {
+    /// Frame sizes, bytes with the frame check sequence, or mixes: imix-simple, imix-fdio, imix-sd-wan, imix:abcc(a=64,b=570,c=1518)
+    /// [default: the scenario's].
+    #[arg(long, value_delimiter = ';', value_name = "SIZES")]
+    pub(crate) sizes: Vec<FrameSizes>,
+    /// Family of the workloads' packets.
+    #[arg(long, value_enum, default_value = "ipv4")]
+    pub(crate) family: Family,
+    /// What carries workloads' frames between TEPs.
+    #[arg(long, value_enum, default_value = "geneve")]
+    pub(crate) encapsulation: Encapsulation,
+    /// Family of the TEPs.
+    #[arg(long, value_enum, default_value = "ipv4")]
+    pub(crate) outer: Family,
+    /// Short trials, coarse bounds.
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// The document's own trials of 90 seconds, with three retries.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Seconds of each trial of a search [default: 1, with --quick 0.3, with --full 90].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) trial_s: Option<f64>,
+    /// Share of the frames that may be lost at the throughput, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
+    pub(crate) loss_tolerance: f64,
+    /// How often a rate that fails is tried again [default: 1, with --full 3].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) retries: Option<u32>,
+    /// Lowest rate of a search, percent of the highest.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    pub(crate) minimum_rate: f64,
+    /// Speed of a link, Gb/s: the highest rate of a search, and what line-rate utilization is of.
+    #[arg(long, value_name = "GBPS", default_value_t = 100.0, value_parser = positive)]
+    pub(crate) link_speed: f64,
+    /// Write the report as a page that any browser shows.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the report as JSON, for `sluice bench compare`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
+}
+
+impl ScenarioArguments {
+    /// How long a trial of a search sends.
+    pub(crate) fn trial(&self) -> Duration {
+        let [quick, usual, full] = TRIAL_S;
+        let otherwise = if self.quick {
+            quick
+        } else if self.full {
+            full
+        } else {
+            usual
+        };
+        Duration::from_secs_f64(self.trial_s.unwrap_or(otherwise))
+    }
+
+    /// Repetitions of a rate that fails.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries.unwrap_or(if self.full { 3 } else { 1 })
+    }
+
+    /// How close a search's bounds come, as a share of the highest rate.
+    pub(crate) fn resolution(&self) -> f64 {
+        if self.quick { 0.01 } else { 0.002 }
+    }
+
+    /// The speed of a link.
+    ///
+    /// # Errors
+    ///
+    /// None for the speeds that the command line lets through.
+    pub(crate) fn link(&self) -> Result<LinkSpeed> {
+        LinkSpeed::new(self.link_speed * 1e9).map_err(|error| BenchError::Arguments(error.to_string()))
+    }
+
+    /// A case for each size, all of them checked.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Arguments`] with everything that is wrong with the sizes.
+    pub(crate) fn cases(&self, directions: Directions, sizes: &[u32]) -> Result<Vec<Case>> {
+        let sizes = match &self.sizes[..] {
+            [] => sizes.iter().map(|bytes| FrameSizes::fixed(*bytes)).collect::<std::result::Result<_, _>>()?,
+            named => named.to_vec(),
+        };
+        let cases = sizes.into_iter().map(|sizes| Case::new(directions, self.family, sizes));
+        let (cases, wrong): (Vec<_>, Vec<_>) = cases.partition(std::result::Result::is_ok);
+        if wrong.is_empty() {
+            return Ok(cases.into_iter().flatten().collect());
+        }
+        let sentences: Vec<String> = wrong.into_iter().filter_map(|case| Some(case.err()?.to_string())).collect();
+        Err(BenchError::Arguments(sentences.join("; ")))
+    }
+}
+
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it has to be above 0".into()) }
+}
+
+fn percent(text: &str) -> std::result::Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
+    if (0.0..100.0).contains(&number) { Ok(number) } else { Err("it has to be from 0 to below 100".into()) }
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let number = positive(text)?;
+    if (0.01..=600.0).contains(&number) { Ok(number) } else { Err("a trial lasts 0.01 to 600 seconds".into()) }
+}

@@ -1,0 +1,190 @@
+//! A subject as the searches see it: one trial at a time, its counts and its counters.
+
+use std::time::Duration;
+
+use crate::error::BenchError;
+use crate::measure::{Case, Measuring, Sample, median};
+use crate::message::{Load, TrialResult};
+use crate::search::{Counters, Device, Outcome, Preparation, Request, SearchError, Traffic};
+use crate::subject::Subject;
+
+/// Rate of a ramp-up, packets a second in each direction: slow enough for a device that decides each packet afresh.
+const RAMP_UP_RATE: f64 = 100_000.0;
+/// Length of a ramp-up: at that rate each flow has three packets.
+const RAMP_UP: Duration = Duration::from_millis(40);
+/// Clocks that differ by this much, and by this share of the trial, are not to be believed.
+const CLOCK_TOLERANCE: (Duration, f64) = (Duration::from_millis(2), 0.001);
+
+/// Bursts of which the pace is the median, and tries of a burst that has to be as fast.
+const BURSTS: u32 = 21;
+/// A burst that takes so many times as long was held up.
+const SLOWER: f64 = 1.08;
+
+/// A subject under the load of one case.
+pub(crate) struct UnderTest<'a> {
+    subject: &'a mut dyn Subject,
+    case: &'a Case,
+    measuring: Measuring,
+    /// Frames a second of a burst, where bursts have to be as fast.
+    pace: Option<f64>,
+    /// Every trial that was judged, with the load that it had.
+    pub(crate) samples: Vec<(Traffic, Sample)>,
+}
+
+impl<'a> UnderTest<'a> {
+    pub(crate) const fn new(subject: &'a mut dyn Subject, case: &'a Case, measuring: Measuring) -> Self {
+        Self { subject, case, measuring, pace: None, samples: Vec::new() }
+    }
+
+    /// The last trial at a load.
+    pub(crate) fn sample_at(&self, frames_per_second: f64) -> Option<&Sample> {
+        let at = |traffic: &Traffic| {
+            matches!(traffic, Traffic::Load { frames_per_second: rate, .. } if *rate == frames_per_second)
+        };
+        self.samples.iter().rev().find(|(traffic, _)| at(traffic)).map(|(_, sample)| sample)
+    }
+
+    /// Finds out how fast the generator sends bursts of so many frames, the median of some; the bursts of searches have to be as fast.
+    pub(crate) fn set_burst_pace(&mut self, frames: u64) -> Result<f64, BenchError> {
+        let mut rates = Vec::new();
+        for _ in 0..BURSTS {
+            let sample = self.run(Traffic::Burst { frames })?;
+            rates.push(sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64);
+        }
+        let pace = median(rates).unwrap_or_default();
+        self.pace = Some(pace);
+        Ok(pace)
+    }
+
+    /// Share of a burst that is lost, 0 to 1.
+    pub(crate) fn burst_loss(&mut self, frames: u64) -> Result<f64, BenchError> {
+        let result = self.paced(Traffic::Burst { frames })?.result;
+        let intended = result.sum(|stream| stream.intended);
+        Ok(1.0 - result.sum(|stream| stream.received) as f64 / intended.max(1) as f64)
+    }
+
+    fn run(&mut self, traffic: Traffic) -> Result<Sample, BenchError> {
+        let (load, duration) = self.load(traffic);
+        self.measuring.trial(self.subject, self.case, load, duration, true)
+    }
+
+    /// A trial; a burst is repeated when the generator's core was taken from it on the way, since it was not back to back then.
+    fn paced(&mut self, traffic: Traffic) -> Result<Sample, BenchError> {
+        let mut sample = self.run(traffic)?;
+        if let (Traffic::Burst { frames }, Some(pace)) = (traffic, self.pace) {
+            for _ in 0..BURSTS {
+                let expected = frames as f64 / pace;
+                if sample.result.sending_ns as f64 / 1e9 <= expected * SLOWER {
+                    break;
+                }
+                sample = self.run(traffic)?;
+            }
+        }
+        Ok(sample)
+    }
+
+    fn load(&self, traffic: Traffic) -> (Load, Duration) {
+        let directions = self.case.directions.streams().len();
+        match traffic {
+            Traffic::Load { frames_per_second, duration } => {
+                let packets_per_second = frames_per_second / directions as f64;
+                (Load::Rate { packets_per_second }, duration)
+            }
+            // Longer than any burst lasts: the trial ends with it.
+            Traffic::Burst { frames } => {
+                (Load::Burst { frames: frames / directions as u64 }, Duration::from_secs(10))
+            }
+        }
+    }
+}
+
+impl Device for UnderTest<'_> {
+    type Error = BenchError;
+
+    fn trial(&mut self, request: &Request) -> Result<Outcome, BenchError> {
+        match request.preparation {
+            Preparation::Nothing => {}
+            Preparation::RampUp => {
+                let load = Load::Rate { packets_per_second: RAMP_UP_RATE };
+                self.measuring.unmeasured(self.subject, self.case, load, RAMP_UP)?;
+            }
+            Preparation::ResetState => self.subject.reset_state()?,
+        }
+        let sample = self.paced(request.traffic)?;
+        let outcome = outcome(&sample.result);
+        self.samples.push((request.traffic, sample));
+        Ok(outcome)
+    }
+}
+
+fn outcome(result: &TrialResult) -> Outcome {
+    let sending = Duration::from_nanos(result.sending_ns);
+    let counted = Counters {
+        sent: result.sent(),
+        received: result.sum(|stream| stream.received),
+        duplicates: result.sum(|stream| stream.duplicates),
+        reordered: result.sum(|stream| stream.reordered),
+        foreign: result.foreign,
+        corrupted: result.sum(|stream| stream.wrong),
+        stale: result.sum(|stream| stream.stale),
+    };
+    let difference = Duration::from_nanos(result.clock_difference_ns.unsigned_abs());
+    Outcome {
+        interrupted: result.interrupted,
+        link_went_down: result.link_down,
+        clock_jumped: difference > CLOCK_TOLERANCE.0 + sending.mul_f64(CLOCK_TOLERANCE.1),
+        ..Outcome::counted(result.sum(|stream| stream.intended), counted, sending)
+    }
+}
+
+/// An interruption is one wherever it came; everything else is said in the search's words.
+impl From<SearchError<Self>> for BenchError {
+    fn from(error: SearchError<Self>) -> Self {
+        match error {
+            SearchError::Device { source: Self::Interrupted, .. } => Self::Interrupted,
+            SearchError::Device { source, .. } => source,
+            other => Self::Search(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::StreamCounts;
+    use crate::traffic::Direction;
+
+    fn result() -> TrialResult {
+        let counts = |direction| StreamCounts {
+            intended: 1_000,
+            sent: 990,
+            received: 980,
+            wrong: 1,
+            ..StreamCounts::new(direction)
+        };
+        TrialResult {
+            sending_ns: 1_000_000_000,
+            streams: vec![counts(Direction::Encap), counts(Direction::Decap)],
+            foreign: 3,
+            clock_difference_ns: -2_900_000,
+            ..TrialResult::default()
+        }
+    }
+
+    #[test]
+    fn counts_are_those_of_all_directions() {
+        let outcome = outcome(&result());
+        let counted = outcome.after;
+        assert_eq!((outcome.intended, counted.sent, counted.received), (2_000, 1_980, 1_960));
+        assert_eq!((counted.corrupted, counted.foreign), (2, 3));
+        assert!(!outcome.clock_jumped && !outcome.link_went_down);
+    }
+
+    #[test]
+    fn clocks_that_differ_are_seen() {
+        for difference in [-3_100_000, 3_100_000] {
+            assert!(outcome(&TrialResult { clock_difference_ns: difference, ..result() }).clock_jumped);
+        }
+        assert!(outcome(&TrialResult { link_down: true, ..result() }).link_went_down);
+    }
+}

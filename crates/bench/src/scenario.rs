@@ -1,0 +1,120 @@
+//! Scenarios: the documents' experiments by name.
+//!
+//! A scenario is one file in `scenario/`, which runs trials and fills a [`Report`], and a line in [`ALL`]; command line, set-up,
+//! progress, interruption, tables, JSON and pages are the same for all and live elsewhere.
+//!
+//! ```text
+//!   command ─▶ session::run ─▶ (Scenario.run)(Session) ─▶ Report ─▶ terminal, JSON, page
+//!                                 ├─ subject: nodes, echoes, peers
+//!                                 └─ device: searches over a subject's trials
+//! ```
+
+mod bare_metal;
+mod ecmp;
+mod flow_cache;
+mod ring_size;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+
+use crate::arguments::ScenarioArguments;
+use crate::error::Result;
+use crate::report::Report;
+use crate::session::Session;
+
+/// Every scenario, in the order in which they are listed.
+pub(crate) const ALL: &[&Scenario] =
+    &[&bare_metal::ONE, &bare_metal::TWO, &flow_cache::SCENARIO, &ring_size::SCENARIO, &ecmp::SCENARIO];
+
+/// An experiment that can be repeated.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// Its name on the command line and in reports.
+    pub(crate) name: &'static str,
+    /// Heading of its reports.
+    pub(crate) title: &'static str,
+    /// What it measures, in a line.
+    pub(crate) about: &'static str,
+    /// The document that it reproduces, and which part of it.
+    pub(crate) reproduces: Option<(&'static str, &'static str)>,
+    /// Sizes of frames, unless the command line names some; with the frame check sequence.
+    pub(crate) sizes: &'static [u32],
+    /// Command lines to begin with.
+    pub(crate) examples: &'static str,
+    /// Packet memory of everything that it starts, in huge pages, MiB.
+    pub(crate) mebibytes: u64,
+    /// Runs the trials. What was measured before an error stays in the report.
+    pub(crate) run: fn(&mut Session<'_>, &mut Report) -> Result<()>,
+}
+
+/// The bare-metal document.
+pub(crate) const BARE_METAL: &str = "VMware NSX Bare Metal Edge Performance";
+
+/// A scenario that was chosen on the command line, with its arguments.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) scenario: &'static Scenario,
+    pub(crate) arguments: ScenarioArguments,
+}
+
+fn named(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().copied().find(|scenario| scenario.name == name)
+}
+
+impl FromArgMatches for Choice {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let chosen = matches.subcommand().and_then(|(name, matches)| Some((named(name)?, matches)));
+        let Some((scenario, matches)) = chosen else {
+            return Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand));
+        };
+        Ok(Self { scenario, arguments: ScenarioArguments::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Choice {
+    fn augment_subcommands(command: Command) -> Command {
+        ALL.iter().fold(command, |command, scenario| {
+            let own = Command::new(scenario.name).about(scenario.about).after_help(scenario.examples);
+            command.subcommand(ScenarioArguments::augment_args(own))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        named(name).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_a_command_that_says_what_it_does() {
+        let command = Choice::augment_subcommands(Command::new("bench"));
+        command.clone().debug_assert();
+        for scenario in ALL {
+            let matches = command.clone().get_matches_from(["bench", scenario.name, "--quick"]);
+            let choice = Choice::from_arg_matches(&matches).unwrap();
+            assert_eq!(choice.scenario.name, scenario.name);
+            assert!(choice.arguments.quick);
+            assert!(scenario.examples.contains(&format!("sluice bench {}", scenario.name)));
+            assert!(!scenario.about.is_empty() && !scenario.title.is_empty());
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

@@ -1,0 +1,340 @@
+//! `bme-1` and `bme-2`: the bare-metal document's test cases. A tester sends UDP flows to the workloads, which send every packet back;
+//! RFC 2544's throughput for each frame size, and what it costs.
+//!
+//! The edge handles each frame of the tester twice: encapsulated on its way to the workloads, decapsulated on its way back.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
+use crate::measure::{Case, Directions, Sample};
+use crate::message::Load;
+use crate::report::{Chart, Column, Latency, Report, Row, Section, Series, Table, marks};
+use crate::scenario::{BARE_METAL, Scenario};
+use crate::search::latency::{SHARES, load_points};
+use crate::search::throughput::Verdict;
+use crate::session::Session;
+use crate::subject::{Echo, Node, Subject, Variant};
+use crate::topology::Topology;
+
+pub(crate) const ONE: Scenario = Scenario {
+    name: "bme-1",
+    title: "One uplink, one downlink",
+    about: "One uplink, one downlink: RFC 2544 throughput and latency by frame size",
+    reproduces: Some((BARE_METAL, "Test Case Scenario 1: Single Uplink/Single Downlink, Table 2")),
+    sizes: &[256, 512, 1024, 1500],
+    examples: "Examples:
+  sluice bench bme-1 --quick --html report.html
+  sluice bench bme-1 --full --output bme-1.json
+  sluice bench bme-1 --sizes '64;imix-fdio' --encapsulation vxlan",
+    mebibytes: 256 + 4 * 64,
+    run: |session, report| run(session, report, (1, 1), &PUBLISHED_ONE),
+};
+
+pub(crate) const TWO: Scenario = Scenario {
+    name: "bme-2",
+    title: "Two uplinks, two downlinks",
+    about: "Two uplinks that share the load by ECMP, two downlinks with a TEP each: throughput and latency by frame size",
+    reproduces: Some((BARE_METAL, "Test Scenario 2: Two Uplinks/Two Downlinks in LAG, Table 3")),
+    sizes: &[128, 256, 512, 1024, 1500],
+    examples: "Examples:
+  sluice bench bme-2 --quick --html report.html
+  sluice bench bme-2 --full --output bme-2.json",
+    mebibytes: 256 + 6 * 64,
+    run: |session, report| {
+        report.note("The document's downlinks are a LAG. Here each has a TEP of its own, and each segment is pinned to one of them.");
+        run(session, report, (2, 2), &PUBLISHED_TWO)
+    },
+};
+
+/// What a document's table says of a size.
+struct Published {
+    bytes: u32,
+    /// What the tester sends, Gb/s.
+    throughput: f64,
+    /// What the edge sends into the tunnel, Gb/s; not published for every row.
+    egress: Option<f64>,
+    cpu: Option<&'static str>,
+}
+
+/// Table 2. The copy at hand has five rows and no sizes; the first, second, fourth and fifth are taken for the four sizes of the test.
+const PUBLISHED_ONE: [Published; 4] = [
+    Published { bytes: 256, throughput: 79.8, egress: Some(89.4), cpu: None },
+    Published { bytes: 512, throughput: 89.5, egress: Some(95.1), cpu: None },
+    Published { bytes: 1024, throughput: 94.7, egress: Some(97.6), cpu: None },
+    Published { bytes: 1500, throughput: 95.7, egress: Some(98.2), cpu: None },
+];
+
+/// Table 3, on 28 cores.
+const PUBLISHED_TWO: [Published; 5] = [
+    Published { bytes: 128, throughput: 29.8, egress: None, cpu: Some("90-94 %, 1.1-1.4 Mpps/core") },
+    Published { bytes: 256, throughput: 135.7, egress: None, cpu: Some("93-94 %, 2.0-2.4 Mpps/core") },
+    Published { bytes: 512, throughput: 161.4, egress: None, cpu: Some("91-94 %, 1.1-1.4 Mpps/core") },
+    Published { bytes: 1024, throughput: 184.7, egress: None, cpu: Some("90-94 %, 1.4-1.7 Mpps/core") },
+    Published { bytes: 1500, throughput: 189.6, egress: None, cpu: Some("87-90 %, 0.7-0.8 Mpps/core") },
+];
+
+/// What was measured of one size.
+struct Measured {
+    case: Case,
+    frame: FrameBytes,
+    /// What the generator and the links can do, frames a second.
+    ceiling: f64,
+    verdict: Verdict,
+    /// At the throughput.
+    at_throughput: Option<Sample>,
+    /// Share of the throughput, and the trial at it.
+    latencies: Vec<(f64, Sample)>,
+}
+
+fn run(session: &mut Session<'_>, report: &mut Report, links: (u8, u8), published: &[Published]) -> Result<()> {
+    let topology = Topology {
+        uplinks: links.0,
+        downlinks: links.1,
+        paths: links.0,
+        encapsulation: session.arguments.encapsulation,
+        outer: session.arguments.outer,
+    };
+    let cases = session.cases(Directions::Loop, report)?;
+    let speed = session.arguments.link()?;
+    let uplinks = LinkSpeed::new(speed.bits_per_second() * f64::from(topology.uplinks))?;
+    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
+    session.describe(&mut node, report);
+    node.pause();
+    let mut echo = Echo::start(&session.bench.setting, &topology)?;
+    echo.pause();
+    let mut measured = Vec::new();
+    for case in cases {
+        session.message(format!("{case}: what generator and links can do"));
+        let ceiling = in_its_turn(&mut echo, |echo| ceiling(session, echo, &case))?;
+        report.generator.ceiling_mpps.push((case.sizes.to_string(), ceiling.0 / 1e6));
+        report.generator.own_latency = report.generator.own_latency.or(ceiling.1);
+        let result = in_its_turn(&mut node, |node| measure(session, node, case, ceiling.0, uplinks))?;
+        report.check_frames(&result.case.to_string(), &result.faults());
+        measured.push(result);
+        fill(report, &measured, &topology, speed, published)?;
+        session.step();
+    }
+    Ok(())
+}
+
+/// Lets a subject have its core for a while.
+fn in_its_turn<S: Subject, T>(subject: &mut S, work: impl FnOnce(&mut S) -> Result<T>) -> Result<T> {
+    subject.resume();
+    let result = work(subject);
+    subject.pause();
+    result
+}
+
+/// What comes back from an echo, frames a second, and how long a frame is under way at a tenth of that.
+fn ceiling(session: &Session<'_>, echo: &mut Echo, case: &Case) -> Result<(f64, Option<Latency>)> {
+    let rate = session.bench.measuring.sample(echo, case)?.result.packets_per_second();
+    let load = Load::Rate { packets_per_second: rate * SHARES[0] };
+    let duration = Duration::from_millis(session.bench.measuring.trial_ms);
+    let trial = session.bench.measuring.trial(echo, case, load, duration, true)?;
+    Ok((rate, trial.result.latency.map(Latency::from)))
+}
+
+fn measure(
+    session: &Session<'_>,
+    node: &mut Node,
+    case: Case,
+    ceiling: f64,
+    uplinks: LinkSpeed,
+) -> Result<Measured> {
+    let frame = FrameBytes::new(case.genome.average())?;
+    let maximum = ceiling.min(uplinks.frames_per_second(frame));
+    let (found, device) = session.throughput(node, &case, maximum)?;
+    let throughput = match found.verdict {
+        Verdict::Found { throughput, .. } => Some(throughput),
+        Verdict::AtLeastMaximum => Some(maximum),
+        Verdict::BelowMinimum { .. } => None,
+    };
+    let at_throughput = throughput.and_then(|rate| device.sample_at(rate)).cloned();
+    let mut latencies = Vec::new();
+    if let Some(throughput) = throughput {
+        let points = load_points(throughput, &SHARES).map_err(|error| crate::error::BenchError::Search(error.to_string()))?;
+        for point in points {
+            session.message(format!("{case}: latency at {:.0} %", point.share * 100.0));
+            let load = Load::Rate { packets_per_second: point.frames_per_second };
+            let trial = session.bench.measuring.trial(node, &case, load, session.arguments.trial(), true)?;
+            latencies.push((point.share, trial));
+        }
+    }
+    Ok(Measured { frame, ceiling, verdict: found.verdict, at_throughput, latencies, case })
+}
+
+impl Measured {
+    fn faults(&self) -> crate::report::FrameFaults {
+        let samples = self.at_throughput.iter().chain(self.latencies.iter().map(|(_, sample)| sample));
+        samples.fold(crate::report::FrameFaults::default(), |mut faults, sample| {
+            faults.add(&sample.result);
+            faults
+        })
+    }
+
+    /// Frames a second at which no more than the tolerated share was lost.
+    fn rate(&self) -> Option<f64> {
+        match self.verdict {
+            Verdict::Found { throughput, .. } => Some(throughput),
+            Verdict::AtLeastMaximum => {
+                self.at_throughput.as_ref().map(|sample| sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64)
+            }
+            Verdict::BelowMinimum { .. } => None,
+        }
+    }
+}
+
+/// Puts what is known so far into the report: after each size, so that an interrupted run shows the sizes before.
+fn fill(
+    report: &mut Report,
+    measured: &[Measured],
+    topology: &Topology,
+    link: LinkSpeed,
+    published: &[Published],
+) -> Result<()> {
+    report.sections.clear();
+    report.section(throughput(measured, topology, link, published)?);
+    report.section(latency(measured));
+    report.section(sizing(measured, report.environment.cycles_per_second.unwrap_or(0) as f64)?);
+    if let Some((last, rate)) = measured.last().and_then(|last| Some((last, last.rate()?))) {
+        let gbps = last.frame.layer_1_bits_per_second(rate) / 1e9;
+        report.result(format!(
+            "{:.2} Gb/s of {} frames each way, {:.2} million a second, with no more than the tolerated loss.",
+            gbps,
+            last.case.sizes,
+            rate / 1e6
+        ));
+    }
+    Ok(())
+}
+
+fn throughput(
+    measured: &[Measured],
+    topology: &Topology,
+    link: LinkSpeed,
+    published: &[Published],
+) -> Result<Section> {
+    let mut table = Table::new([
+        Column::label("size", "size").unit("B"),
+        Column::measured("throughput", "throughput", "Gb/s").digits(2).higher_is_better(),
+        Column::document("document-throughput", "throughput", "Gb/s").digits(1),
+        Column::measured("frames", "frames", "Mpps").digits(3).higher_is_better(),
+        Column::calculated("tunnel-size", "in the tunnel", "B"),
+        Column::measured("egress", "egress", "Gb/s").digits(2),
+        Column::document("document-egress", "egress", "Gb/s").digits(1),
+        Column::measured("utilization", "of the line", "%").digits(1),
+        Column::measured("total", "in + out", "Gb/s").digits(2),
+        Column::measured("loss", "loss", "%").digits(4).lower_is_better(),
+        Column::measured("cpu", "CPU", "%").digits(0),
+        Column::measured("core", "a core", "Mpps").digits(2).higher_is_better(),
+        Column::document("document-core", "CPU, a core", ""),
+        Column::measured("cycles", "cycles", "/packet").digits(0).lower_is_better(),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(2),
+    ]);
+    let downlinks = LinkSpeed::new(link.bits_per_second() * f64::from(topology.downlinks))?;
+    let (mut ours, mut theirs, mut line, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for one in measured {
+        let document = published.iter().find(|row| one.case.sizes.to_string() == row.bytes.to_string());
+        let (row, gbps) = throughput_row(one, topology, downlinks, document)?;
+        table.push(row);
+        sizes.push(one.frame.get() as u32);
+        ours.push(gbps);
+        theirs.push(document.map(|row| row.throughput));
+        line.push(link.bits_per_second() * f64::from(topology.uplinks) / 1e9);
+    }
+    let chart = Chart::throughput_by_size("Throughput by frame size", "Gb/s", sizes)
+        .series(Series::measured("measured", ours))
+        .series(Series::document("document", theirs))
+        .series(Series::calculated("line rate of the uplinks", line))
+        .caption("What the tester sends, and gets back from the workloads, at layer 1. The document's machine had 28 cores for packets and 100 Gb/s cards.");
+    Ok(Section::new("throughput", "Throughput")
+        .text("The highest rate with no more than the tolerated loss, all of it sent back by the workloads. Gb/s are of layer 1, with preamble and gap, as the document counts them.")
+        .table(table)
+        .chart(chart))
+}
+
+fn throughput_row(
+    one: &Measured,
+    topology: &Topology,
+    downlinks: LinkSpeed,
+    document: Option<&Published>,
+) -> Result<(Row, Option<f64>)> {
+    let mut row = Row::new().label("size", &one.case.sizes).value("ceiling", one.ceiling / 1e6);
+    if let Some(published) = document {
+        row = row.document("document-throughput", published.throughput);
+        if let Some(egress) = published.egress {
+            row = row.document("document-egress", egress);
+        }
+        if let Some(cpu) = published.cpu {
+            row = row.document_text("document-core", cpu);
+        }
+    }
+    let (Some(rate), Some(sample)) = (one.rate(), &one.at_throughput) else {
+        return Ok((row.not_measured("throughput", marks::BELOW_MINIMUM), None));
+    };
+    let figures = DocumentRow::new(one.frame, rate, topology.line_rate_encapsulation()?, downlinks)?;
+    let limited = matches!(one.verdict, Verdict::AtLeastMaximum);
+    let seconds = sample.result.sending_ns as f64 / 1e9;
+    let cores = sample.cores as f64;
+    let row = row
+        .value("throughput", figures.throughput / 1e9)
+        .mark_if(limited, marks::LIMITED_BY_GENERATOR)
+        .value("frames", rate / 1e6)
+        .calculated("tunnel-size", figures.encapsulated.get())
+        .value("egress", figures.egress / 1e9)
+        .value("utilization", figures.utilization * 100.0)
+        .value("total", figures.total / 1e9)
+        .value("loss", sample.result.loss() * 100.0)
+        .value("cpu", sample.busy * 100.0)
+        .value("core", sample.counters.packets as f64 / seconds / cores / 1e6)
+        .value_or("cycles", sample.counters.cycles_per_packet(), "no packet was forwarded");
+    Ok((row, Some(figures.throughput / 1e9)))
+}
+
+fn latency(measured: &[Measured]) -> Section {
+    let labels = [Column::label("size", "size").unit("B"), Column::label("load", "load")];
+    let mut table = Table::new(labels).columns(Latency::columns("latency"));
+    let mut chart = Chart::latency_percentiles("Latency at half of the throughput");
+    for one in measured {
+        for (share, sample) in &one.latencies {
+            let row = Row::new()
+                .label("size", &one.case.sizes)
+                .label("load", format!("{:.0} %", share * 100.0));
+            let latency = sample.result.latency.map(Latency::from);
+            table.push(row.latency("latency", latency.as_slice()));
+            if let Some(latency) = latency.filter(|_| *share == SHARES[1]) {
+                chart = chart.series(Series::latency(&format!("{} B", one.case.sizes), &latency));
+            }
+        }
+    }
+    Section::new("latency", "Latency")
+        .text("From the moment when a frame was to be sent until it came back to the tester: twice through the edge, once through the workload. The generator's own part is not taken off; the report says how long it is.")
+        .table(table)
+        .chart(chart.caption("Percentiles of the round trip, half of the throughput offered."))
+}
+
+fn sizing(measured: &[Measured], hertz: f64) -> Result<Section> {
+    let mut table = Table::new([
+        Column::label("size", "size").unit("B"),
+        Column::measured("cycles", "cycles", "/packet").lower_is_better(),
+        Column::calculated("10", "10 Gb/s", "cores"),
+        Column::calculated("25", "25 Gb/s", "cores"),
+        Column::calculated("100", "100 Gb/s", "cores"),
+        Column::calculated("200", "200 Gb/s", "cores"),
+    ]);
+    for one in measured {
+        let cycles = one.at_throughput.as_ref().and_then(|sample| sample.counters.cycles_per_packet());
+        let mut row = Row::new().label("size", &one.case.sizes).value_or("cycles", cycles, marks::BELOW_MINIMUM);
+        if let Some(cycles) = cycles.filter(|_| hertz > 0.0) {
+            let needed = line_rate::cores_for_links(one.frame, cycles, hertz)?;
+            for (key, (_, cores)) in ["10", "25", "100", "200"].into_iter().zip(needed) {
+                row = row.calculated(key, cores as f64);
+            }
+        }
+        table.push(row);
+    }
+    Ok(Section::new("sizing", "Cores that a link needs")
+        .text("Whole cores of this machine's clock for one direction of a link that is full of frames of one size, from the measured cycles a packet; a link that is full both ways needs twice as many.")
+        .table(table))
+}

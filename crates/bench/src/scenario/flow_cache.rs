@@ -1,0 +1,111 @@
+//! `flow-cache`: what the flow cache saves. The bare-metal document: up to 75 % of the cycles.
+//!
+//! Two nodes with the same document, but for the cache, forward the same packets in turn.
+
+use crate::error::Result;
+use crate::measure::{Directions, Sample, median};
+use crate::report::{Chart, Column, Report, Row, Section, Series, Table};
+use crate::scenario::{BARE_METAL, Scenario};
+use crate::session::Session;
+use crate::subject::{Node, Subject, Variant};
+use crate::topology::Topology;
+
+pub(crate) const SCENARIO: Scenario = Scenario {
+    name: "flow-cache",
+    title: "What the flow cache saves",
+    about: "The same packets with the flow cache and without: cycles a packet, packets a second",
+    reproduces: Some((BARE_METAL, "Flow Cache: reduces CPU cycles by as much as 75 %")),
+    sizes: &[64],
+    examples: "Examples:
+  sluice bench flow-cache
+  sluice bench flow-cache --sizes '64;512' --family ipv6",
+    mebibytes: 2 * 256 + 2 * 64,
+    run,
+};
+
+const DIRECTIONS: [Directions; 3] = [Directions::Encap, Directions::Decap, Directions::Both];
+/// What the document says is saved, percent.
+const PUBLISHED: f64 = 75.0;
+
+fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
+    let topology = Topology {
+        encapsulation: session.arguments.encapsulation,
+        outer: session.arguments.outer,
+        ..Topology::default()
+    };
+    let mut cases = Vec::new();
+    for directions in DIRECTIONS {
+        let of_one = session.cases(directions, report)?;
+        cases.extend(of_one);
+        report.traffic.frame_bytes.dedup();
+    }
+    let setting = &session.bench.setting;
+    let mut on = Node::start(setting, Variant { name: "flow-cache-on", ..Variant::new(topology) })?;
+    on.pause();
+    let off = Variant { name: "flow-cache-off", flow_cache: false, ..Variant::new(topology) };
+    let mut off = Node::start(setting, off)?;
+    session.describe(&mut on, report);
+    session.describe(&mut off, report);
+    session.steps(cases.len() * 2 * session.bench.repeat);
+    let samples = session.in_turn(&mut [&mut on, &mut off], &cases)?;
+
+    let mut table = Table::new([
+        Column::label("case", "case"),
+        Column::measured("on", "with", "cycles/packet").lower_is_better(),
+        Column::measured("off", "without", "cycles/packet").lower_is_better(),
+        Column::measured("saved", "saved", "%").digits(1).higher_is_better(),
+        Column::document("document", "saved", "%"),
+        Column::measured("on-mpps", "with", "Mpps").digits(2).higher_is_better(),
+        Column::measured("off-mpps", "without", "Mpps").digits(2).higher_is_better(),
+        Column::measured("hits", "hits", "%").digits(2),
+    ]);
+    let (mut names, mut with, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, case) in cases.iter().enumerate() {
+        let [on, off] = [&samples[0][at], &samples[1][at]];
+        let cycles = |samples: &[Sample]| -> Vec<f64> {
+            samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect()
+        };
+        let mpps = |samples: &[Sample]| -> Vec<f64> {
+            samples.iter().map(|sample| sample.result.packets_per_second() / 1e6).collect()
+        };
+        let saved = cycles(on).into_iter().zip(cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
+        let hits = on.iter().filter_map(|sample| Some(sample.counters.hit_rate()? * 100.0));
+        names.push(case.to_string());
+        with.push(median(cycles(on)));
+        without.push(median(cycles(off)));
+        let row = Row::new()
+            .label("case", case)
+            .measured("on", cycles(on))
+            .measured("off", cycles(off))
+            .measured("saved", saved)
+            .document("document", PUBLISHED)
+            .measured("on-mpps", mpps(on))
+            .measured("off-mpps", mpps(off))
+            .measured("hits", hits);
+        table.push(row);
+        for samples in [on, off] {
+            report.check_frames(&case.to_string(), &crate::report::FrameFaults::of(samples));
+        }
+    }
+    let least = median_of_least(&table);
+    let chart = Chart::bars("Cycles a packet", names, crate::report::Axis::new("cycles a packet", ""))
+        .series(Series::measured("with the flow cache", with))
+        .series(Series::measured("without", without))
+        .caption("Receiving and sending over shared memory included, which the flow cache saves nothing of.");
+    report.section(
+        Section::new("flow-cache", "With the flow cache and without")
+            .text("Cycles of polls that found packets, receiving and sending included. What the cache saves of the forwarding itself is more: `cargo bench -p sluice-datapath` measures the engine without ports.")
+            .table(table)
+            .chart(chart),
+    );
+    if let Some(least) = least {
+        report.result(format!("The flow cache saves at least {least:.0} % of the cycles of a packet, ports included."));
+    }
+    Ok(())
+}
+
+/// The least of what is saved in any case.
+fn median_of_least(table: &Table) -> Option<f64> {
+    let saved = table.rows.iter().filter_map(|row| row.cells.get("saved")?.number());
+    saved.min_by(f64::total_cmp)
+}

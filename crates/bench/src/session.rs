@@ -1,0 +1,251 @@
+//! A scenario that runs: set-up, progress, interruption, and what becomes of its report.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+
+use indicatif::ProgressBar;
+
+use crate::arguments::ScenarioArguments;
+use crate::bench::{Bench, progress};
+use crate::device::UnderTest;
+use crate::environment::{Core, Environment, Port};
+use crate::error::{BenchError, Result};
+use crate::machine::load_average;
+use crate::measure::Case;
+use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
+use crate::scenario::{Choice, Scenario};
+use crate::search::{self, Preparation, Progress, throughput};
+use crate::subject::Subject;
+use crate::topology::FLOWS;
+
+/// Units of the progress bar for each step of a scenario.
+const STEP: u64 = 1_000;
+/// Exit code of a process that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// What a scenario works with.
+pub(crate) struct Session<'a> {
+    pub(crate) arguments: &'a ScenarioArguments,
+    pub(crate) bench: Bench,
+    sizes: &'static [u32],
+    bar: ProgressBar,
+    done: u64,
+}
+
+/// Runs a scenario, prints its report and writes the files that were asked for. The exit code is 1 where the report complains of
+/// something, 130 after an interruption.
+///
+/// # Errors
+///
+/// One sentence on what failed. What was measured before it has been printed and written by then, as an incomplete report.
+pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
+    let Choice { scenario, arguments } = choice;
+    let outputs = Outputs::check(arguments)?;
+    let bench = Bench::new(&arguments.common, scenario.mebibytes, arguments.quick)?;
+    let mut report = begin(scenario, arguments, &bench);
+    let mut session =
+        Session { arguments, bench, sizes: scenario.sizes, bar: progress(STEP as usize), done: 0 };
+    let outcome = (scenario.run)(&mut session, &mut report);
+    session.bar.finish_and_clear();
+    report.environment.load_after = Some(load_average());
+    match &outcome {
+        Ok(()) => report.finish(),
+        Err(error) => report.interrupt(error.to_string()),
+    }
+    outputs.write(&report, arguments.common.json)?;
+    match outcome {
+        Err(BenchError::Interrupted) => {
+            eprintln!("{}", BenchError::Interrupted);
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error),
+        Ok(()) if report.has_errors() => Ok(ExitCode::FAILURE),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A report that says under which conditions it begins.
+fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> Report {
+    let mut report = Report::start(scenario.name, scenario.title);
+    if let Some((document, part)) = scenario.reproduces {
+        report = report.reproduces(document, part);
+    }
+    let mut environment = Environment::gather();
+    let cores = |numbers: &[u16], role: &str| -> Vec<Core> {
+        numbers.iter().map(|core| Core { core: *core, role: role.to_owned() }).collect()
+    };
+    environment.cores =
+        [cores(&bench.setting.generator_cores, "generator"), cores(&bench.setting.device_cores, "device")].concat();
+    let scheduler = if bench.measuring.realtime.is_on() { "real-time" } else { "ordinary" };
+    environment.scheduler = Some(scheduler.to_owned());
+    let traffic = report::Traffic {
+        flows: Some(FLOWS.into()),
+        trial_s: Some(arguments.trial().as_secs_f64()),
+        loss_tolerance: Some(arguments.loss_tolerance / 100.0),
+        description: Some(format!(
+            "UDP over {}, {} between TEPs over {}",
+            arguments.family, arguments.encapsulation, arguments.outer
+        )),
+        ..report::Traffic::default()
+    };
+    report.in_environment(environment).with_traffic(traffic)
+}
+
+/// Where a report goes beside the terminal.
+struct Outputs {
+    html: Option<OutputFile>,
+    json: Option<OutputFile>,
+}
+
+impl Outputs {
+    /// Before anything is measured: a file that cannot be written is known now, not in an hour.
+    fn check(arguments: &ScenarioArguments) -> Result<Self> {
+        let check = |path: Option<&Path>| path.map(OutputFile::check).transpose();
+        Ok(Self { html: check(arguments.html.as_deref())?, json: check(arguments.output.as_deref())? })
+    }
+
+    fn write(&self, report: &Report, as_json: bool) -> Result<()> {
+        if as_json {
+            println!("{}", report.to_json());
+        } else {
+            print!("{}", terminal::render(report, terminal::Screen::of_stdout()));
+        }
+        let mut files = Vec::new();
+        if let Some(file) = &self.html {
+            file.write(&html::page(report))?;
+            files.push(file.path());
+        }
+        if let Some(file) = &self.json {
+            file.write(&report.to_json())?;
+            files.push(file.path());
+        }
+        for path in files {
+            eprintln!("written to {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+impl Session<'_> {
+    /// The cases of the scenario, or of the sizes that were named. Tells the report of their frames, and the progress of as many steps.
+    pub(crate) fn cases(
+        &mut self,
+        directions: crate::measure::Directions,
+        report: &mut Report,
+    ) -> Result<Vec<Case>> {
+        let cases = self.arguments.cases(directions, self.sizes)?;
+        for case in &cases {
+            let genome = &case.genome;
+            let sizes: std::collections::BTreeSet<u32> = genome.sequence().collect();
+            for bytes in &sizes {
+                let weight = genome.sequence().filter(|size| size == bytes).count() as u32;
+                if sizes.len() > 1 {
+                    report.traffic.imix.push(ImixPart { frame_bytes: *bytes, weight });
+                } else {
+                    report.traffic.frame_bytes.push(*bytes);
+                }
+            }
+            if sizes.len() > 1 {
+                report.note(format!("{}: genome {genome}, {:.1} bytes on average", case.sizes, genome.average()));
+            }
+        }
+        self.steps(cases.len());
+        Ok(cases)
+    }
+
+    /// How many steps the scenario has.
+    pub(crate) fn steps(&mut self, steps: usize) {
+        self.bar.set_length(STEP * steps as u64);
+        self.done = 0;
+    }
+
+    /// One step is done.
+    pub(crate) fn step(&mut self) {
+        self.done += STEP;
+        self.bar.set_position(self.done);
+    }
+
+    /// What is going on.
+    pub(crate) fn message(&self, text: impl Into<String>) {
+        self.bar.set_message(text.into());
+    }
+
+    /// Tells the conditions of a subject: its ports, its document, the clock.
+    pub(crate) fn describe(&self, subject: &mut dyn Subject, report: &mut Report) {
+        let environment = &mut report.environment;
+        environment.cycles_per_second = Some(subject.generator().cycles_per_second());
+        environment.packet_memory = Some(subject.generator().memory().to_owned());
+        if let Some(text) = subject.document() {
+            let (name, text) = (subject.name().to_owned(), text.to_owned());
+            report.documents.push(report::Document { name, text });
+        }
+        if report.environment.ports.is_empty() {
+            report.environment.ports = match &self.bench.setting.ports {
+                None => vec![Port { name: "all".into(), kind: "memif (shared memory)".into(), mbps: None }],
+                Some(ports) => {
+                    let all = ports.generator.uplinks.iter().chain(&ports.generator.downlinks);
+                    let port = |port: &crate::ports::PortName| {
+                        let name = port.to_string();
+                        let kind = name.split(':').next().unwrap_or_default().to_owned();
+                        Port { name, kind, mbps: None }
+                    };
+                    all.map(port).collect()
+                }
+            };
+        }
+    }
+
+    /// Searches for a subject's throughput in a case, and returns the trials with it.
+    pub(crate) fn throughput<'s>(
+        &self,
+        subject: &'s mut dyn Subject,
+        case: &'s Case,
+        maximum: f64,
+    ) -> Result<(throughput::Throughput, UnderTest<'s>)> {
+        let settings = throughput::Settings {
+            minimum: maximum * self.arguments.minimum_rate / 100.0,
+            maximum,
+            resolution: maximum * self.arguments.resolution(),
+            loss_tolerance: self.arguments.loss_tolerance / 100.0,
+            trial: self.arguments.trial(),
+            retries: self.arguments.retries(),
+            conditions: conditions(),
+        };
+        let name = subject.name();
+        let mut device = UnderTest::new(subject, case, self.bench.measuring);
+        let mut observe = self.observer(format!("{name} {case} throughput"));
+        let found = throughput::search(&settings, &mut device, &mut observe)?;
+        drop(observe);
+        Ok((found, device))
+    }
+
+    /// Shows what a search is doing.
+    pub(crate) fn observer(&self, what: String) -> impl FnMut(&Progress) + '_ {
+        move |progress| {
+            self.bar.set_position(self.done + (progress.share() * STEP as f64) as u64);
+            let bounds = match (progress.lower, progress.upper) {
+                (Some(lower), Some(upper)) => format!(", between {} and {}", mega(lower), mega(upper)),
+                (Some(lower), None) => format!(", at least {}", mega(lower)),
+                (None, Some(upper)) => format!(", below {}", mega(upper)),
+                (None, None) => String::new(),
+            };
+            let left = progress.sending_left.as_secs_f64();
+            self.bar.set_message(format!("{what}: {}{bounds}, at most {left:.0} s", progress.traffic));
+        }
+    }
+
+    /// Whether anybody sees the progress.
+    pub(crate) fn is_watched() -> bool {
+        std::io::stderr().is_terminal()
+    }
+}
+
+fn mega(rate: f64) -> String {
+    format!("{:.2} M", rate / 1e6)
+}
+
+/// A node keeps flows: before each trial every flow has a few packets.
+pub(crate) fn conditions() -> search::Conditions {
+    search::Conditions { preparation: Preparation::RampUp, ..search::Conditions::default() }
+}
