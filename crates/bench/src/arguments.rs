@@ -1,6 +1,7 @@
 //! Arguments that scenarios have in common.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use crate::error::{BenchError, Result};
 use crate::frame_sizes::FrameSizes;
 use crate::line_rate::LinkSpeed;
 use crate::measure::{Case, Directions};
+use crate::topology::Topology;
 use crate::traffic::{Encapsulation, Family};
 
 /// Seconds of a trial, with `--quick` and without, and with `--full`: those of the bare-metal document.
@@ -20,11 +22,14 @@ const TRIAL_S: [f64; 3] = [0.3, 1.0, 90.0];
 pub(crate) struct ScenarioArguments {
     /// Frame sizes, bytes with the frame check sequence, or mixes: imix-simple, imix-fdio, imix-sd-wan, imix:abcc(a=64,b=570,c=1518)
     /// [default: the scenario's].
-    #[arg(long, value_delimiter = ';', value_name = "SIZES")]
-    pub(crate) sizes: Vec<FrameSizes>,
-    /// Family of the workloads' packets.
-    #[arg(long, value_enum, default_value = "ipv4")]
-    pub(crate) family: Family,
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) sizes: Option<SizeList>,
+    /// Families of the workloads' packets.
+    #[arg(long = "family", value_delimiter = ',', value_enum, default_value = "ipv4")]
+    pub(crate) families: Vec<Family>,
+    /// Directions, of a scenario that has several [default: each of them].
+    #[arg(long = "direction", value_delimiter = ',', value_enum)]
+    pub(crate) directions: Vec<Directions>,
     /// What carries workloads' frames between TEPs.
     #[arg(long, value_enum, default_value = "geneve")]
     pub(crate) encapsulation: Encapsulation,
@@ -52,6 +57,9 @@ pub(crate) struct ScenarioArguments {
     /// Speed of a link, Gb/s: the highest rate of a search, and what line-rate utilization is of.
     #[arg(long, value_name = "GBPS", default_value_t = 100.0, value_parser = positive)]
     pub(crate) link_speed: f64,
+    /// Print the node document that is run, and nothing else.
+    #[arg(long)]
+    pub(crate) show_document: bool,
     /// Write the report as a page that any browser shows.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -95,23 +103,68 @@ impl ScenarioArguments {
         LinkSpeed::new(self.link_speed * 1e9).map_err(|error| BenchError::Arguments(error.to_string()))
     }
 
-    /// A case for each size, all of them checked.
+    /// The usual topology, with the tunnels that were asked for.
+    pub(crate) fn topology(&self) -> Topology {
+        Topology { encapsulation: self.encapsulation, outer: self.outer, ..Topology::default() }
+    }
+
+    /// A case for each direction that the scenario has and that was asked for, each family and each size, all of them checked.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Arguments`] with everything that is wrong with the sizes.
-    pub(crate) fn cases(&self, directions: Directions, sizes: &[u32]) -> Result<Vec<Case>> {
-        let sizes = match &self.sizes[..] {
-            [] => sizes.iter().map(|bytes| FrameSizes::fixed(*bytes)).collect::<std::result::Result<_, _>>()?,
-            named => named.to_vec(),
-        };
-        let cases = sizes.into_iter().map(|sizes| Case::new(directions, self.family, sizes));
-        let (cases, wrong): (Vec<_>, Vec<_>) = cases.partition(std::result::Result::is_ok);
-        if wrong.is_empty() {
-            return Ok(cases.into_iter().flatten().collect());
+    /// [`BenchError::Arguments`] with everything that is wrong.
+    pub(crate) fn cases(&self, directions: &[Directions], sizes: &[u32]) -> Result<Vec<Case>> {
+        let mut wrong: Vec<String> = Vec::new();
+        for unknown in self.directions.iter().filter(|direction| !directions.contains(direction)) {
+            wrong.push(format!("this scenario has no direction `{unknown}`"));
         }
-        let sentences: Vec<String> = wrong.into_iter().filter_map(|case| Some(case.err()?.to_string())).collect();
-        Err(BenchError::Arguments(sentences.join("; ")))
+        let is_asked =
+            |direction: &&Directions| self.directions.is_empty() || self.directions.contains(direction);
+        let mut cases = Vec::new();
+        for (family, direction) in self
+            .families
+            .iter()
+            .flat_map(|family| directions.iter().filter(is_asked).map(|direction| (*family, *direction)))
+        {
+            let of_family: Vec<_> = match &self.sizes {
+                None => sizes.iter().map(|bytes| Case::at_least(direction, family, *bytes)).collect(),
+                Some(SizeList(named)) => {
+                    named.iter().map(|sizes| Case::new(direction, family, sizes.clone())).collect()
+                }
+            };
+            for case in of_family {
+                match case {
+                    Ok(case) => cases.push(case),
+                    Err(error) => wrong.push(error.to_string()),
+                }
+            }
+        }
+        wrong.dedup();
+        if wrong.is_empty() { Ok(cases) } else { Err(BenchError::Arguments(wrong.join("; "))) }
+    }
+}
+
+/// Sizes and mixes with commas between them, as on a command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SizeList(Vec<FrameSizes>);
+
+impl FromStr for SizeList {
+    type Err = String;
+
+    /// Commas within the parentheses of a genome are a part of it. All that is wrong is told at once.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let mut depth = 0;
+        let parts = text.split(|character| {
+            depth += i32::from(character == '(') - i32::from(character == ')');
+            character == ',' && depth == 0
+        });
+        let (sizes, wrong): (Vec<_>, Vec<_>) =
+            parts.map(str::parse::<FrameSizes>).partition(std::result::Result::is_ok);
+        if wrong.is_empty() {
+            return Ok(Self(sizes.into_iter().flatten().collect()));
+        }
+        let wrong = wrong.into_iter().filter_map(std::result::Result::err).map(|error| error.to_string());
+        Err(wrong.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -127,5 +180,23 @@ fn percent(text: &str) -> std::result::Result<f64, String> {
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {
     let number = positive(text)?;
-    if (0.01..=600.0).contains(&number) { Ok(number) } else { Err("a trial lasts 0.01 to 600 seconds".into()) }
+    if (0.01..=600.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err("a trial lasts 0.01 to 600 seconds".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_apart_by_commas_outside_of_a_genome() {
+        let list: SizeList = "64,imix:abcc(a=64,b=570,c=1518),imix-fdio,1500".parse().unwrap();
+        assert_eq!(list.0.len(), 4);
+        assert_eq!(list.0[1].genome().sequence().len(), 4);
+        let sentence = "64,huge,63".parse::<SizeList>().unwrap_err();
+        assert!(sentence.contains("huge") && sentence.contains("63"), "{sentence}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The command line: `sluice bench forward`, `sluice bench peers` and `sluice bench reload`.
+//! The command line: what `sluice bench` measures, and what it does with reports of earlier runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,25 +6,26 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::Result;
-use crate::measure::Directions;
+use crate::report::compare::LEAST_CHANGE;
+use crate::scenario::{self, Choice};
 use crate::traffic::Family;
-use crate::{forward, peers, reload};
+use crate::{peers, reload, session, stored};
 
 /// Measure how fast a node forwards.
 #[derive(Args, Debug)]
+#[command(arg_required_else_help = true, subcommand_negates_reqs = true)]
 pub struct BenchArguments {
+    /// List the scenarios and what they reproduce.
+    #[arg(long)]
+    list: bool,
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// A node between two shared-memory ports: packets and bits a second, loss, cycles a packet.
-    #[command(after_help = "Examples:
-  sluice bench forward --quick
-  sluice bench forward --direction encap --family ipv4 --sizes 64,512
-  sluice bench forward --json")]
-    Forward(ForwardArguments),
+    #[command(flatten)]
+    Scenario(Choice),
     /// The same work on a node and on Open vSwitch with DPDK, in turn, side by side.
     #[command(after_help = "Examples:
   sluice bench peers
@@ -35,27 +36,16 @@ enum Action {
   sluice bench reload
   sluice bench reload --swaps 20 --json")]
     Reload(ReloadArguments),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ForwardArguments {
-    /// Directions, by default each of them.
-    #[arg(long = "direction", value_delimiter = ',', value_enum)]
-    pub(crate) directions: Vec<Directions>,
-    /// Families of the workloads' packets, by default both.
-    #[arg(long = "family", value_delimiter = ',', value_enum)]
-    pub(crate) families: Vec<Family>,
-    /// Bytes of workloads' frames with their frame check sequence, 64 to 1518 [default: 64,128,256,512,1024,1500].
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(64..=1518))]
-    pub(crate) sizes: Vec<u16>,
-    /// Only 64, 512 and 1500 bytes of IPv4, two short trials each.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Print the node document that the bench runs, and nothing else.
-    #[arg(long)]
-    pub(crate) show_document: bool,
-    #[command(flatten)]
-    pub(crate) common: CommonArguments,
+    /// What changed between two reports of one scenario beyond noise; the exit code is 1 where something became worse.
+    #[command(after_help = "Examples:
+  sluice bench compare before.json after.json
+  sluice bench compare before.html after.html --least-change 5 --json")]
+    Compare(CompareArguments),
+    /// A report of an earlier run, shown again.
+    #[command(after_help = "Examples:
+  sluice bench show report.json
+  sluice bench show report.json --html report.html")]
+    Show(ShowArguments),
 }
 
 #[derive(Args, Debug)]
@@ -83,6 +73,34 @@ pub(crate) struct ReloadArguments {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct CompareArguments {
+    /// The report that the other is judged by, as --json or --html wrote it.
+    #[arg(value_name = "A")]
+    pub(crate) a: PathBuf,
+    /// The report that is judged.
+    #[arg(value_name = "B")]
+    pub(crate) b: PathBuf,
+    /// Least change that is told, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = LEAST_CHANGE, value_parser = percentage)]
+    pub(crate) least_change: f64,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ShowArguments {
+    /// The report, as --json or --html wrote it.
+    pub(crate) report: PathBuf,
+    /// Write a page to this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Clone, Debug)]
 pub(crate) struct CommonArguments {
     /// Cores of the generator.
     #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [0u16])]
@@ -116,15 +134,29 @@ pub(crate) struct CommonArguments {
     pub(crate) json: bool,
 }
 
-/// Runs the command. The exit code is 1 where frames came back that are wrong, or a swap cost a packet.
+/// Runs the command. The exit code is 1 where frames came back that are wrong, a swap cost a packet, or a comparison found something worse.
 ///
 /// # Errors
 ///
 /// One sentence on what failed. Everything that was started has been ended by then.
 pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
-    match arguments.action {
-        Action::Forward(arguments) => forward::run(&arguments),
+    let Some(action) = arguments.action else {
+        print!("{}", scenario::list());
+        return Ok(ExitCode::SUCCESS);
+    };
+    match action {
+        Action::Scenario(choice) => session::run(&choice),
         Action::Peers(arguments) => peers::run(&arguments),
         Action::Reload(arguments) => reload::run(&arguments),
+        Action::Compare(arguments) => stored::compare(&arguments),
+        Action::Show(arguments) => stored::show(&arguments),
+    }
+}
+
+/// A percentage from 0 to 100.
+fn percentage(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("a number of percent from 0 to 100".into()),
     }
 }

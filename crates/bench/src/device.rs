@@ -38,9 +38,7 @@ impl<'a> UnderTest<'a> {
 
     /// The last trial at a load.
     pub(crate) fn sample_at(&self, frames_per_second: f64) -> Option<&Sample> {
-        let at = |traffic: &Traffic| {
-            matches!(traffic, Traffic::Load { frames_per_second: rate, .. } if *rate == frames_per_second)
-        };
+        let at = |traffic: &Traffic| matches!(traffic, Traffic::Load { frames_per_second: rate, .. } if *rate == frames_per_second);
         self.samples.iter().rev().find(|(traffic, _)| at(traffic)).map(|(_, sample)| sample)
     }
 

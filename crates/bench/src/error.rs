@@ -84,6 +84,12 @@ pub enum BenchError {
         /// Trials.
         rounds: usize,
     },
+    /// A report cannot be written or read.
+    #[error(transparent)]
+    Report(#[from] crate::report::FileError),
+    /// Reports that cannot be compared.
+    #[error(transparent)]
+    Compare(#[from] crate::report::compare::DifferentScenarios),
     /// SIGINT or SIGTERM came.
     #[error("interrupted: everything that was started has been ended")]
     Interrupted,

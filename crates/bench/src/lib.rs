@@ -11,11 +11,13 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod bench;
 pub mod command;
+mod device;
 mod document;
+pub mod environment;
 mod error;
-mod forward;
 pub mod frame_sizes;
 mod generator;
 pub mod line_rate;
@@ -26,8 +28,12 @@ mod peers;
 pub mod ports;
 mod process;
 mod reload;
-mod report;
+pub mod report;
+mod rows;
+mod scenario;
 pub mod search;
+mod session;
+mod stored;
 mod subject;
 pub mod topology;
 pub mod traffic;

@@ -167,6 +167,8 @@ pub enum Tunnel {
     },
     /// VXLAN (RFC 7348).
     Vxlan,
+    /// No tunnel: frames stay as long as they are.
+    None,
 }
 
 /// Version of the outer IP header.
@@ -206,6 +208,7 @@ impl Encapsulation {
         let options = match self.tunnel {
             Tunnel::Geneve { option_bytes } => option_bytes,
             Tunnel::Vxlan => 0,
+            Tunnel::None => return 0,
         };
         let ip = match self.outer {
             Outer::Ipv4 => 20,
@@ -354,8 +357,7 @@ mod tests {
     #[test]
     fn encapsulation_adds_its_headers() {
         let overhead = |tunnel, outer, vlan| Encapsulation::new(tunnel, outer, vlan).unwrap().overhead();
-        let plain = Tunnel::Geneve { option_bytes: 0 };
-        assert_eq!(overhead(plain, Outer::Ipv4, false), crate::traffic::ENCAPSULATION_BYTES as u32);
+        assert_eq!(overhead(Tunnel::None, Outer::Ipv6, true), 0);
         assert_eq!(overhead(Tunnel::Vxlan, Outer::Ipv4, false), 50);
         assert_eq!(overhead(Tunnel::Vxlan, Outer::Ipv6, true), 74);
         assert_eq!(overhead(Tunnel::Geneve { option_bytes: 8 }, Outer::Ipv6, false), 78);

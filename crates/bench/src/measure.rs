@@ -132,6 +132,22 @@ pub(crate) struct Sample {
     pub(crate) cores: usize,
 }
 
+/// A core that was busy for less than this share of a trial had to wait for the generator.
+const SATURATED: f64 = 0.9;
+/// A result from this share of the ceiling up is the generator's rather than the subject's.
+const NEAR_CEILING: f64 = 0.9;
+
+impl Sample {
+    /// Whether the generator rather than the subject was the limit of some trials, beside those of an echo.
+    pub(crate) fn are_limited_by_generator(trials: &[Self], echoed: &[Self]) -> bool {
+        let rate = |samples: &[Self]| median(samples.iter().map(|sample| sample.result.packets_per_second()));
+        let busy = median(trials.iter().map(|sample| sample.busy)).unwrap_or_default();
+        let near =
+            rate(trials).zip(rate(echoed)).is_some_and(|(rate, ceiling)| rate > NEAR_CEILING * ceiling);
+        busy < SATURATED || near
+    }
+}
+
 /// Runs trials.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measuring {

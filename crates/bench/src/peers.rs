@@ -6,22 +6,23 @@ use crate::bench::{Bench, progress};
 use crate::command::PeersArguments;
 use crate::error::{Result, While};
 use crate::measure::{Case, Directions, Sample, median};
-use crate::report::{PeerRow, Row, peers_table};
+use crate::rows::{PeerRow, Row, peers_table};
 use crate::subject::{Echo, Node, OpenVswitch, Subject, Variant};
 use crate::topology::Topology;
 
 /// Memory of the processes in huge pages, MiB: node, Open vSwitch, echo and their generators.
 const MEBIBYTES: u64 = 256 + 512 + 4 * 64;
 /// Bytes of the frames, with frame check sequence: the smallest.
-const SIZE: usize = 64;
+const SIZE: u32 = 64;
 
 /// Runs the bench, prints its result and writes its rows.
 pub(crate) fn run(arguments: &PeersArguments) -> Result<ExitCode> {
     let bench = Bench::new(&arguments.common, MEBIBYTES, false)?;
     let rounds = usize::from(arguments.rounds);
     let directions = [Directions::Encap, Directions::Decap, Directions::Both];
-    let case = |family| directions.map(|directions| Case { directions, family, size: SIZE });
-    let cases: Vec<Case> = arguments.families.iter().copied().flat_map(case).collect();
+    let case = |family| directions.map(|directions| Case::at_least(directions, family, SIZE));
+    let cases: Vec<Case> =
+        arguments.families.iter().copied().flat_map(case).collect::<std::result::Result<_, _>>()?;
 
     let mut node = Node::start(&bench.setting, Variant::new(Topology::default()))?;
     node.pause();
@@ -79,6 +80,7 @@ mod tests {
             result,
             counters: Counters { packets: 10, busy_cycles: 10 * cycles, heap_allocations: None, cache: None },
             busy: 1.0,
+            cores: 1,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::command::ReloadArguments;
 use crate::error::{BenchError, Result};
 use crate::machine::{Conditions, Realtime};
 use crate::measure::{Case, Directions, Sample, median};
-use crate::report::reload_table;
+use crate::rows::reload_table;
 use crate::subject::{Node, Subject, Variant};
 use crate::topology::Topology;
 use crate::traffic::Family;
@@ -29,7 +29,7 @@ const MEBIBYTES: u64 = 256 + 64;
 /// Milliseconds of a trial, unless the command line says otherwise.
 const TRIAL_MS: u64 = 1_000;
 /// Bytes of the frames, with frame check sequence: the smallest.
-const SIZE: usize = 64;
+const SIZE: u32 = 64;
 /// Share of the highest rate that a round is tried at, behind the highest itself.
 const BELOW: f64 = 0.5;
 /// The node's drop reason for a packet that found the ring of its port full.
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &ReloadArguments) -> Result<ExitCode> {
     let mut bench = Bench::new(&arguments.common, MEBIBYTES, false)?;
     bench.measuring.trial_ms = arguments.common.trial_ms.unwrap_or(TRIAL_MS);
     bench.measuring.realtime = Realtime::new(false);
-    let case = Case { directions: Directions::Both, family: Family::Ipv4, size: SIZE };
+    let case = Case::at_least(Directions::Both, Family::Ipv4, SIZE)?;
     let mut node = Node::start(&bench.setting, Variant::new(Topology::default()))?;
     let highest = bench.measuring.sample(&mut node, &case)?;
     let progress = progress(2 * usize::from(arguments.swaps));
@@ -264,7 +264,7 @@ mod tests {
                 foreign: 0,
                 ..TrialResult::default()
             };
-            Trial { sample: Sample { result, counters: Counters::default(), busy: 1.0 }, ring_full }
+            Trial { sample: Sample { result, counters: Counters::default(), busy: 1.0, cores: 1 }, ring_full }
         };
         let totals = Totals::of(&[trial(100, 100, 0), trial(50, 45, 2)]);
         assert_eq!((totals.sent, totals.lost, totals.ring_full, totals.is_clean()), (150, 3, 2, false));

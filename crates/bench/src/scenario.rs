@@ -12,6 +12,7 @@
 mod bare_metal;
 mod ecmp;
 mod flow_cache;
+mod forward;
 mod ring_size;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
@@ -22,8 +23,14 @@ use crate::report::Report;
 use crate::session::Session;
 
 /// Every scenario, in the order in which they are listed.
-pub(crate) const ALL: &[&Scenario] =
-    &[&bare_metal::ONE, &bare_metal::TWO, &flow_cache::SCENARIO, &ring_size::SCENARIO, &ecmp::SCENARIO];
+pub(crate) const ALL: &[&Scenario] = &[
+    &bare_metal::ONE,
+    &bare_metal::TWO,
+    &flow_cache::SCENARIO,
+    &ring_size::SCENARIO,
+    &ecmp::SCENARIO,
+    &forward::SCENARIO,
+];
 
 /// An experiment that can be repeated.
 #[derive(Debug)]
@@ -54,6 +61,19 @@ pub(crate) const BARE_METAL: &str = "VMware NSX Bare Metal Edge Performance";
 pub(crate) struct Choice {
     pub(crate) scenario: &'static Scenario,
     pub(crate) arguments: ScenarioArguments,
+}
+
+/// The scenarios with what they reproduce, for people.
+pub(crate) fn list() -> String {
+    let mut text = String::new();
+    for scenario in ALL {
+        text.push_str(&format!("{:12}{}\n", scenario.name, scenario.about));
+        if let Some((document, part)) = scenario.reproduces {
+            text.push_str(&format!("{:12}reproduces {document}: {part}\n", ""));
+        }
+    }
+    text.push_str("\nsluice bench NAME --help says more; peers and reload have arguments of their own\n");
+    text
 }
 
 fn named(name: &str) -> Option<&'static Scenario> {

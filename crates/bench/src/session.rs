@@ -1,6 +1,5 @@
 //! A scenario that runs: set-up, progress, interruption, and what becomes of its report.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,10 +8,12 @@ use indicatif::ProgressBar;
 use crate::arguments::ScenarioArguments;
 use crate::bench::{Bench, progress};
 use crate::device::UnderTest;
+use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
 use crate::machine::load_average;
-use crate::measure::Case;
+use crate::measure::{Case, Directions, Sample};
+use crate::ports::PortName;
 use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
 use crate::scenario::{Choice, Scenario};
 use crate::search::{self, Preparation, Progress, throughput};
@@ -41,6 +42,10 @@ pub(crate) struct Session<'a> {
 /// One sentence on what failed. What was measured before it has been printed and written by then, as an incomplete report.
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
+    if arguments.show_document {
+        print!("{}", shown(arguments).document()?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let outputs = Outputs::check(arguments)?;
     let bench = Bench::new(&arguments.common, scenario.mebibytes, arguments.quick)?;
     let mut report = begin(scenario, arguments, &bench);
@@ -65,6 +70,22 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     }
 }
 
+/// The node of the usual topology, for whoever wants to run it by hand.
+fn shown(arguments: &ScenarioArguments) -> NodeSettings {
+    let memif = |id| vec![PortName::Memif { socket: "/run/sluice/bench.sock".into(), id }];
+    NodeSettings {
+        topology: arguments.topology(),
+        uplinks: memif(0),
+        downlinks: memif(1),
+        cores: arguments.common.device_cores.clone(),
+        huge_pages: !arguments.common.no_huge_pages,
+        zero_copy: arguments.common.zero_copy,
+        ring_size: RING_SIZE,
+        flow_cache: true,
+        more: false,
+    }
+}
+
 /// A report that says under which conditions it begins.
 fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> Report {
     let mut report = Report::start(scenario.name, scenario.title);
@@ -76,7 +97,8 @@ fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> R
         numbers.iter().map(|core| Core { core: *core, role: role.to_owned() }).collect()
     };
     environment.cores =
-        [cores(&bench.setting.generator_cores, "generator"), cores(&bench.setting.device_cores, "device")].concat();
+        [cores(&bench.setting.generator_cores, "generator"), cores(&bench.setting.device_cores, "device")]
+            .concat();
     let scheduler = if bench.measuring.realtime.is_on() { "real-time" } else { "ordinary" };
     environment.scheduler = Some(scheduler.to_owned());
     let traffic = report::Traffic {
@@ -85,7 +107,9 @@ fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> R
         loss_tolerance: Some(arguments.loss_tolerance / 100.0),
         description: Some(format!(
             "UDP over {}, {} between TEPs over {}",
-            arguments.family, arguments.encapsulation, arguments.outer
+            arguments.families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
+            arguments.encapsulation,
+            arguments.outer
         )),
         ..report::Traffic::default()
     };
@@ -129,13 +153,14 @@ impl Outputs {
 
 impl Session<'_> {
     /// The cases of the scenario, or of the sizes that were named. Tells the report of their frames, and the progress of as many steps.
-    pub(crate) fn cases(
-        &mut self,
-        directions: crate::measure::Directions,
-        report: &mut Report,
-    ) -> Result<Vec<Case>> {
+    pub(crate) fn cases(&mut self, directions: &[Directions], report: &mut Report) -> Result<Vec<Case>> {
         let cases = self.arguments.cases(directions, self.sizes)?;
+        let mut seen = Vec::new();
         for case in &cases {
+            if seen.contains(&case.sizes) {
+                continue;
+            }
+            seen.push(case.sizes.clone());
             let genome = &case.genome;
             let sizes: std::collections::BTreeSet<u32> = genome.sequence().collect();
             for bytes in &sizes {
@@ -147,11 +172,26 @@ impl Session<'_> {
                 }
             }
             if sizes.len() > 1 {
-                report.note(format!("{}: genome {genome}, {:.1} bytes on average", case.sizes, genome.average()));
+                report.note(format!(
+                    "{}: genome {genome}, {:.1} bytes on average",
+                    case.sizes,
+                    genome.average()
+                ));
             }
         }
         self.steps(cases.len());
         Ok(cases)
+    }
+
+    /// Measures every case on every subject in turn, at the highest rate. The trials by subject and case.
+    pub(crate) fn in_turn(
+        &mut self,
+        subjects: &mut [&mut dyn Subject],
+        cases: &[Case],
+    ) -> Result<Vec<Vec<Vec<Sample>>>> {
+        self.bar.set_length((subjects.len() * cases.len() * self.bench.repeat) as u64);
+        self.bar.set_position(0);
+        self.bench.in_turn(subjects, cases, self.bench.repeat, &self.bar)
     }
 
     /// How many steps the scenario has.
@@ -185,7 +225,7 @@ impl Session<'_> {
                 None => vec![Port { name: "all".into(), kind: "memif (shared memory)".into(), mbps: None }],
                 Some(ports) => {
                     let all = ports.generator.uplinks.iter().chain(&ports.generator.downlinks);
-                    let port = |port: &crate::ports::PortName| {
+                    let port = |port: &PortName| {
                         let name = port.to_string();
                         let kind = name.split(':').next().unwrap_or_default().to_owned();
                         Port { name, kind, mbps: None }
@@ -233,11 +273,6 @@ impl Session<'_> {
             let left = progress.sending_left.as_secs_f64();
             self.bar.set_message(format!("{what}: {}{bounds}, at most {left:.0} s", progress.traffic));
         }
-    }
-
-    /// Whether anybody sees the progress.
-    pub(crate) fn is_watched() -> bool {
-        std::io::stderr().is_terminal()
     }
 }
 

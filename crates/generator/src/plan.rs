@@ -226,11 +226,9 @@ mod tests {
         let refused = |order: TrialOrder| {
             Plan::new(&order, Topology::default(), 1, 1).err().map(|error| error.to_string()).unwrap()
         };
-        for directions in [
-            &[][..],
-            &[Direction::Encap, Direction::Encap],
-            &[Direction::Loop, Direction::Decap],
-        ] {
+        for directions in
+            [&[][..], &[Direction::Encap, Direction::Encap], &[Direction::Loop, Direction::Decap]]
+        {
             assert!(refused(order(directions, Load::Most)).contains("each direction once"));
         }
         for packets_per_second in [0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -238,7 +236,9 @@ mod tests {
             assert!(sentence.contains("positive number"), "{sentence}");
         }
         for frame_bytes in [vec![], vec![60; 65], vec![59], vec![1515]] {
-            assert!(!refused(TrialOrder { frame_bytes, ..order(&[Direction::Encap], Load::Most) }).is_empty());
+            assert!(
+                !refused(TrialOrder { frame_bytes, ..order(&[Direction::Encap], Load::Most) }).is_empty()
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
 use crate::measure::{Case, Directions, Sample};
 use crate::message::Load;
-use crate::report::{Chart, Column, Latency, Report, Row, Section, Series, Table, marks};
+use crate::report::{Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
@@ -26,7 +26,7 @@ pub(crate) const ONE: Scenario = Scenario {
     examples: "Examples:
   sluice bench bme-1 --quick --html report.html
   sluice bench bme-1 --full --output bme-1.json
-  sluice bench bme-1 --sizes '64;imix-fdio' --encapsulation vxlan",
+  sluice bench bme-1 --sizes 64,imix-fdio --encapsulation vxlan",
     mebibytes: 256 + 4 * 64,
     run: |session, report| run(session, report, (1, 1), &PUBLISHED_ONE),
 };
@@ -54,7 +54,8 @@ struct Published {
     throughput: f64,
     /// What the edge sends into the tunnel, Gb/s; not published for every row.
     egress: Option<f64>,
-    cpu: Option<&'static str>,
+    /// The most of what it says of 28 cores: CPU use in percent, millions of packets a second and core.
+    cpu: Option<(f64, f64)>,
 }
 
 /// Table 2. The copy at hand has five rows and no sizes; the first, second, fourth and fifth are taken for the four sizes of the test.
@@ -67,11 +68,11 @@ const PUBLISHED_ONE: [Published; 4] = [
 
 /// Table 3, on 28 cores.
 const PUBLISHED_TWO: [Published; 5] = [
-    Published { bytes: 128, throughput: 29.8, egress: None, cpu: Some("90-94 %, 1.1-1.4 Mpps/core") },
-    Published { bytes: 256, throughput: 135.7, egress: None, cpu: Some("93-94 %, 2.0-2.4 Mpps/core") },
-    Published { bytes: 512, throughput: 161.4, egress: None, cpu: Some("91-94 %, 1.1-1.4 Mpps/core") },
-    Published { bytes: 1024, throughput: 184.7, egress: None, cpu: Some("90-94 %, 1.4-1.7 Mpps/core") },
-    Published { bytes: 1500, throughput: 189.6, egress: None, cpu: Some("87-90 %, 0.7-0.8 Mpps/core") },
+    Published { bytes: 128, throughput: 29.8, egress: None, cpu: Some((94.0, 1.4)) },
+    Published { bytes: 256, throughput: 135.7, egress: None, cpu: Some((94.0, 2.4)) },
+    Published { bytes: 512, throughput: 161.4, egress: None, cpu: Some((94.0, 1.4)) },
+    Published { bytes: 1024, throughput: 184.7, egress: None, cpu: Some((94.0, 1.7)) },
+    Published { bytes: 1500, throughput: 189.6, egress: None, cpu: Some((90.0, 0.8)) },
 ];
 
 /// What was measured of one size.
@@ -87,15 +88,15 @@ struct Measured {
     latencies: Vec<(f64, Sample)>,
 }
 
-fn run(session: &mut Session<'_>, report: &mut Report, links: (u8, u8), published: &[Published]) -> Result<()> {
-    let topology = Topology {
-        uplinks: links.0,
-        downlinks: links.1,
-        paths: links.0,
-        encapsulation: session.arguments.encapsulation,
-        outer: session.arguments.outer,
-    };
-    let cases = session.cases(Directions::Loop, report)?;
+fn run(
+    session: &mut Session<'_>,
+    report: &mut Report,
+    links: (u8, u8),
+    published: &[Published],
+) -> Result<()> {
+    let (uplinks, downlinks) = links;
+    let topology = Topology { uplinks, downlinks, paths: uplinks, ..session.arguments.topology() };
+    let cases = session.cases(&[Directions::Loop], report)?;
     let speed = session.arguments.link()?;
     let uplinks = LinkSpeed::new(speed.bits_per_second() * f64::from(topology.uplinks))?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
@@ -153,7 +154,8 @@ fn measure(
     let at_throughput = throughput.and_then(|rate| device.sample_at(rate)).cloned();
     let mut latencies = Vec::new();
     if let Some(throughput) = throughput {
-        let points = load_points(throughput, &SHARES).map_err(|error| crate::error::BenchError::Search(error.to_string()))?;
+        let points = load_points(throughput, &SHARES)
+            .map_err(|error| crate::error::BenchError::Search(error.to_string()))?;
         for point in points {
             session.message(format!("{case}: latency at {:.0} %", point.share * 100.0));
             let load = Load::Rate { packets_per_second: point.frames_per_second };
@@ -165,21 +167,18 @@ fn measure(
 }
 
 impl Measured {
-    fn faults(&self) -> crate::report::FrameFaults {
-        let samples = self.at_throughput.iter().chain(self.latencies.iter().map(|(_, sample)| sample));
-        samples.fold(crate::report::FrameFaults::default(), |mut faults, sample| {
-            faults.add(&sample.result);
-            faults
-        })
+    fn faults(&self) -> FrameFaults {
+        FrameFaults::of(self.at_throughput.iter().chain(self.latencies.iter().map(|(_, sample)| sample)))
     }
 
     /// Frames a second at which no more than the tolerated share was lost.
     fn rate(&self) -> Option<f64> {
         match self.verdict {
             Verdict::Found { throughput, .. } => Some(throughput),
-            Verdict::AtLeastMaximum => {
-                self.at_throughput.as_ref().map(|sample| sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64)
-            }
+            Verdict::AtLeastMaximum => self
+                .at_throughput
+                .as_ref()
+                .map(|sample| sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64),
             Verdict::BelowMinimum { .. } => None,
         }
     }
@@ -227,8 +226,9 @@ fn throughput(
         Column::measured("total", "in + out", "Gb/s").digits(2),
         Column::measured("loss", "loss", "%").digits(4).lower_is_better(),
         Column::measured("cpu", "CPU", "%").digits(0),
+        Column::document("document-cpu", "CPU, up to", "%"),
         Column::measured("core", "a core", "Mpps").digits(2).higher_is_better(),
-        Column::document("document-core", "CPU, a core", ""),
+        Column::document("document-core", "a core, up to", "Mpps").digits(1),
         Column::measured("cycles", "cycles", "/packet").digits(0).lower_is_better(),
         Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
@@ -266,8 +266,8 @@ fn throughput_row(
         if let Some(egress) = published.egress {
             row = row.document("document-egress", egress);
         }
-        if let Some(cpu) = published.cpu {
-            row = row.document_text("document-core", cpu);
+        if let Some((cpu, core)) = published.cpu {
+            row = row.document("document-cpu", cpu).document("document-core", core);
         }
     }
     let (Some(rate), Some(sample)) = (one.rate(), &one.at_throughput) else {
@@ -298,9 +298,8 @@ fn latency(measured: &[Measured]) -> Section {
     let mut chart = Chart::latency_percentiles("Latency at half of the throughput");
     for one in measured {
         for (share, sample) in &one.latencies {
-            let row = Row::new()
-                .label("size", &one.case.sizes)
-                .label("load", format!("{:.0} %", share * 100.0));
+            let row =
+                Row::new().label("size", &one.case.sizes).label("load", format!("{:.0} %", share * 100.0));
             let latency = sample.result.latency.map(Latency::from);
             table.push(row.latency("latency", latency.as_slice()));
             if let Some(latency) = latency.filter(|_| *share == SHARES[1]) {
@@ -325,7 +324,8 @@ fn sizing(measured: &[Measured], hertz: f64) -> Result<Section> {
     ]);
     for one in measured {
         let cycles = one.at_throughput.as_ref().and_then(|sample| sample.counters.cycles_per_packet());
-        let mut row = Row::new().label("size", &one.case.sizes).value_or("cycles", cycles, marks::BELOW_MINIMUM);
+        let mut row =
+            Row::new().label("size", &one.case.sizes).value_or("cycles", cycles, marks::BELOW_MINIMUM);
         if let Some(cycles) = cycles.filter(|_| hertz > 0.0) {
             let needed = line_rate::cores_for_links(one.frame, cycles, hertz)?;
             for (key, (_, cores)) in ["10", "25", "100", "200"].into_iter().zip(needed) {

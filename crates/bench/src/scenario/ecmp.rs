@@ -8,7 +8,7 @@ use crate::measure::{Case, Directions, Sample, median};
 use crate::report::{Axis, Chart, Column, FrameFaults, Report, Row, Section, Series, Table};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
-use crate::subject::{Node, Subject, Variant};
+use crate::subject::{Node, Variant};
 use crate::topology::{MOST_PATHS, Topology};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -25,13 +25,8 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = Topology {
-        paths: MOST_PATHS,
-        encapsulation: session.arguments.encapsulation,
-        outer: session.arguments.outer,
-        ..Topology::default()
-    };
-    let cases = session.cases(Directions::Decap, report)?;
+    let topology = Topology { paths: MOST_PATHS, ..session.arguments.topology() };
+    let cases = session.cases(&[Directions::Decap], report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     session.steps(cases.len() * session.bench.repeat * usize::from(MOST_PATHS));
@@ -74,7 +69,8 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
     let one = samples.first().map(|samples| cycles(samples)).unwrap_or_default();
     let (mut names, mut least_used, mut most_used) = (Vec::new(), Vec::new(), Vec::new());
     for (paths, samples) in (1..).zip(samples) {
-        let shares: Vec<Vec<f64>> = samples.iter().filter_map(|sample| shares(&sample.result.paths, paths)).collect();
+        let shares: Vec<Vec<f64>> =
+            samples.iter().filter_map(|sample| shares(&sample.result.paths, paths)).collect();
         let of = |pick: fn(f64, f64) -> f64, from: f64| -> Vec<f64> {
             shares.iter().map(|shares| shares.iter().copied().fold(from, pick)).collect()
         };
@@ -97,7 +93,9 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
     let chart = Chart::bars("Share of the least and of the most used path", names, Axis::new("share", "%"))
         .series(Series::measured("least used", least_used))
         .series(Series::measured("most used", most_used))
-        .caption("1,280 flows; a hash spreads flows, not packets, so that some paths carry more than others.");
+        .caption(
+            "1,280 flows; a hash spreads flows, not packets, so that some paths carry more than others.",
+        );
     Section::new(&format!("ecmp-{}", case.sizes), &format!("Spread and cost, frames of {} bytes", case.sizes))
         .text("Every path's share of the frames that came back to the tester, and the cycles of a packet in proportion to those with one path, the median of the rounds' ratios.")
         .table(table)
@@ -112,5 +110,5 @@ fn shares(paths: &[u64], count: usize) -> Option<Vec<f64>> {
 
 /// Cycles with all paths in proportion to those with one.
 fn cost_of_all(section: &Section) -> Option<f64> {
-    section.table.as_ref()?.rows.last()?.cells.get("ratio")?.number()
+    section.table.as_ref()?.rows.last()?.cells.get("ratio")?.measured()
 }

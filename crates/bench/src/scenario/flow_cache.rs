@@ -8,7 +8,6 @@ use crate::report::{Chart, Column, Report, Row, Section, Series, Table};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Subject, Variant};
-use crate::topology::Topology;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "flow-cache",
@@ -18,7 +17,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     sizes: &[64],
     examples: "Examples:
   sluice bench flow-cache
-  sluice bench flow-cache --sizes '64;512' --family ipv6",
+  sluice bench flow-cache --sizes 64,512 --family ipv6",
     mebibytes: 2 * 256 + 2 * 64,
     run,
 };
@@ -28,17 +27,8 @@ const DIRECTIONS: [Directions; 3] = [Directions::Encap, Directions::Decap, Direc
 const PUBLISHED: f64 = 75.0;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = Topology {
-        encapsulation: session.arguments.encapsulation,
-        outer: session.arguments.outer,
-        ..Topology::default()
-    };
-    let mut cases = Vec::new();
-    for directions in DIRECTIONS {
-        let of_one = session.cases(directions, report)?;
-        cases.extend(of_one);
-        report.traffic.frame_bytes.dedup();
-    }
+    let topology = session.arguments.topology();
+    let cases = session.cases(&DIRECTIONS, report)?;
     let setting = &session.bench.setting;
     let mut on = Node::start(setting, Variant { name: "flow-cache-on", ..Variant::new(topology) })?;
     on.pause();
@@ -46,7 +36,6 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let mut off = Node::start(setting, off)?;
     session.describe(&mut on, report);
     session.describe(&mut off, report);
-    session.steps(cases.len() * 2 * session.bench.repeat);
     let samples = session.in_turn(&mut [&mut on, &mut off], &cases)?;
 
     let mut table = Table::new([
@@ -87,7 +76,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             report.check_frames(&case.to_string(), &crate::report::FrameFaults::of(samples));
         }
     }
-    let least = median_of_least(&table);
+    let least = least_saved(&table);
     let chart = Chart::bars("Cycles a packet", names, crate::report::Axis::new("cycles a packet", ""))
         .series(Series::measured("with the flow cache", with))
         .series(Series::measured("without", without))
@@ -99,13 +88,15 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             .chart(chart),
     );
     if let Some(least) = least {
-        report.result(format!("The flow cache saves at least {least:.0} % of the cycles of a packet, ports included."));
+        report.result(format!(
+            "The flow cache saves at least {least:.0} % of the cycles of a packet, ports included."
+        ));
     }
     Ok(())
 }
 
 /// The least of what is saved in any case.
-fn median_of_least(table: &Table) -> Option<f64> {
-    let saved = table.rows.iter().filter_map(|row| row.cells.get("saved")?.number());
+fn least_saved(table: &Table) -> Option<f64> {
+    let saved = table.rows.iter().filter_map(|row| row.cells.get("saved")?.measured());
     saved.min_by(f64::total_cmp)
 }

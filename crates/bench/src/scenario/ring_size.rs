@@ -8,12 +8,11 @@ use std::time::Duration;
 use crate::device::UnderTest;
 use crate::error::Result;
 use crate::measure::Directions;
-use crate::report::{Axis, Chart, Column, Report, Row, Section, Series, Table, marks};
+use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::back_to_back::{self, Verdict};
 use crate::session::{Session, conditions};
-use crate::subject::{Node, Subject, Variant};
-use crate::topology::Topology;
+use crate::subject::{Node, Variant};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ring-size",
@@ -23,7 +22,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     sizes: &[64],
     examples: "Examples:
   sluice bench ring-size
-  sluice bench ring-size --sizes '64;1500'",
+  sluice bench ring-size --sizes 64,1500",
     mebibytes: 256 + 64,
     run,
 };
@@ -39,12 +38,8 @@ const PACE: u64 = 512;
 const CURVE: [u64; 8] = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = Topology {
-        encapsulation: session.arguments.encapsulation,
-        outer: session.arguments.outer,
-        ..Topology::default()
-    };
-    let cases = session.cases(Directions::Encap, report)?;
+    let topology = session.arguments.topology();
+    let cases = session.cases(&[Directions::Encap], report)?;
     session.steps(cases.len() * RING_SIZES.len());
     report.note("A burst is sent before anything is received: shared memory has no line rate, and the pace of the generator takes its place.");
     let mut table = Table::new([
@@ -61,10 +56,15 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let mut charts = Vec::new();
     for case in &cases {
         let frames = Axis::new("frames in a burst", "").logarithmic();
-        let mut chart = Chart::lines(&format!("Loss by length of a burst, {} B", case.sizes), frames, Axis::new("loss", "%"));
+        let mut chart = Chart::lines(
+            &format!("Loss by length of a burst, {} B", case.sizes),
+            frames,
+            Axis::new("loss", "%"),
+        );
         for ring_size in RING_SIZES {
             let name = ring_name(ring_size);
-            let mut node = Node::start(&session.bench.setting, Variant { name, ring_size, ..Variant::new(topology) })?;
+            let mut node =
+                Node::start(&session.bench.setting, Variant { name, ring_size, ..Variant::new(topology) })?;
             if ring_size == RING_SIZES[0] {
                 session.describe(&mut node, report);
             }
@@ -89,10 +89,12 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             chart = chart.series(Series::points(&ring_size.to_string(), curve(&mut device)?));
             session.step();
         }
-        charts.push(chart.caption("Share of the frames of one burst that did not come back, by the size of the node's rings."));
+        charts.push(chart.caption(
+            "Share of the frames of one burst that did not come back, by the size of the node's rings.",
+        ));
     }
     if let (Some(first), Some(last)) = (table.rows.first(), table.rows.last()) {
-        let burst = |row: &Row| row.cells.get("burst").and_then(crate::report::Cell::number);
+        let burst = |row: &Row| row.cells.get("burst").and_then(Cell::measured);
         if let (Some(first), Some(last)) = (burst(first), burst(last)) {
             report.result(format!(
                 "Rings of {} take bursts of {first:.0} frames without loss, rings of {} bursts of {last:.0}.",

@@ -84,7 +84,16 @@ impl Node {
         process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &setting.interrupt, || {
             resolved(&mut client, &topology).then_some(())
         })?;
-        Ok(Self { variant, settings, text, client, control, process, generator, interrupt: setting.interrupt.clone() })
+        Ok(Self {
+            variant,
+            settings,
+            text,
+            client,
+            control,
+            process,
+            generator,
+            interrupt: setting.interrupt.clone(),
+        })
     }
 
     /// A document with another logical network than the node was started with, and that one.
