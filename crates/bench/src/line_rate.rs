@@ -16,7 +16,7 @@
 //! 100.2 Gb/s (without options) or 100.7 Gb/s (with one of 8 bytes) of the link: more than it has. At layer 1 they are 7.87 million, and
 //! 98.9 or 99.4 Gb/s. The same reading gives 196.8 Gb/s of Geneve for the last row of Table 3 (189.6 Gb/s on two links), if it carries an
 //! option of 8 bytes; its conclusion says about 197. The Geneve column of Table 2 cannot be had from its throughput with one
-//! encapsulation for all rows (it is 12.0 % more in the first row and 2.6 % more in the last), so no test here pretends to.
+//! encapsulation for all rows: it is 12.0 % more in the first row and 2.6 % more in the last, which no size of header explains.
 
 /// Preamble and start of frame delimiter, bytes (IEEE 802.3).
 pub const PREAMBLE: u32 = 8;

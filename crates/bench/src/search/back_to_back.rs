@@ -3,7 +3,7 @@
 //!
 //! Each repetition is a binary search over the length of the burst; the average over all is the result (the RFC asks for 50). While a
 //! burst fills the buffer, the device goes on emptying it at its throughput. The implied buffer time forgets that; the corrected one
-//! (RFC 9004 section 6.4) does not:
+//! (RFC 9004) does not:
 //!
 //! ```text
 //!   implied buffer time   = average burst / maximum frame rate
@@ -14,11 +14,11 @@
 
 use std::time::Duration;
 
-use super::error::{Faults, SearchError};
+use super::error::{Faults, HIGHEST_RATE, SearchError};
 use super::run::{Prospect, Run};
 use super::{Conditions, Device, Fault, Impossible, Invalid, Phase, Progress, Trial};
 
-/// Most frames of a burst: more than a day at the highest rate of any medium would make no difference.
+/// Most frames of a burst.
 const MOST_FRAMES: u64 = 1 << 40;
 /// A burst may take so much longer than at the maximum frame rate, in proportion, and still be back to back.
 const PACE_TOLERANCE: f64 = 0.1;
@@ -76,7 +76,7 @@ impl Settings {
         faults.count("resolution", self.resolution, MOST_FRAMES);
         faults.count("number of repetitions", u64::from(self.repetitions), 10_000);
         let is_rate = faults.rate("maximum frame rate", self.maximum_frame_rate);
-        let most = if is_rate { self.maximum_frame_rate } else { f64::MAX };
+        let most = if is_rate { self.maximum_frame_rate } else { HIGHEST_RATE };
         faults.range("throughput", self.throughput, 0.0, most);
         if is_rate && maximum_is_count {
             faults.duration(self.time(self.maximum), self.conditions.limits.sending);
@@ -152,7 +152,8 @@ enum Longest {
 ///
 /// # Errors
 ///
-/// [`SearchError`]; a burst that was not sent back to back is [`Invalid::BurstTooSlow`].
+/// [`SearchError`]; a burst that was not sent back to back is [`Invalid::BurstTooSlow`], one that was not sent whole
+/// [`Invalid::BurstIncomplete`].
 pub fn search<D: Device>(
     settings: &Settings,
     device: &mut D,

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What is to be done before the frames of a trial are counted.
 ///
 /// A device with state (firewall, NAT, SD-WAN) answers differently to flows that it knows. Each of its trials starts with a ramp-up
-/// or from a reset state, never with neither, so that trials do not depend on those before them (RFC 9971, stateful trials).
+/// or from a reset state, never with neither, so that trials do not depend on those before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preparation {
     /// Nothing: a device without state.
@@ -52,7 +52,7 @@ pub struct Conditions {
     /// What is no reason to refuse a trial.
     pub accepted: Accepted,
     /// So many frames as this time is worth at the intended load may stay unsent without counting as loss: 10 µs, as the reference
-    /// implementation of RFC 9971 has it. A generator that fills bursts cannot end on the very frame.
+    /// implementation of RFC 9971 has it. A generator that fills bursts cannot end on the very frame. A burst may take as much longer.
     pub unsent_grace: Duration,
     /// When to give up.
     pub limits: Limits,

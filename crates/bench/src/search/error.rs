@@ -116,6 +116,14 @@ pub enum Invalid {
         /// How long it takes.
         expected: Duration,
     },
+    /// A burst was not sent whole.
+    #[error("{sent} frames were sent of a burst of {intended}; the generator has to hold all of them ready")]
+    BurstIncomplete {
+        /// Frames sent.
+        sent: u64,
+        /// Frames intended.
+        intended: u64,
+    },
     /// A burst was not back to back.
     #[error(
         "a burst that takes {expected:?} at the maximum frame rate was sent in {sending:?}; it was not back to back"
@@ -228,7 +236,7 @@ pub enum Fault {
 }
 
 /// Highest rate, frames a second: a thousand times what a 400 Gb/s link carries, and small enough that a day's frames can be counted.
-const HIGHEST_RATE: f64 = 1e12;
+pub(super) const HIGHEST_RATE: f64 = 1e12;
 /// Lowest rate, frames a second: about one a day.
 const LOWEST_RATE: f64 = 1e-5;
 /// Longest trial.

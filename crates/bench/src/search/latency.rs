@@ -16,10 +16,13 @@ pub const REPETITIONS: u32 = 20;
 /// Shares of the throughput: hardly any queues, half of the load, nearly all of it.
 pub const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
+/// Least share.
+const LEAST_SHARE: f64 = 1e-6;
+
 /// A load at which latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadPoint {
-    /// Share of the throughput, above 0, to 1.
+    /// Share of the throughput, 0.000 001 to 1.
     pub share: f64,
     /// The load, frames a second.
     pub frames_per_second: f64,
@@ -29,13 +32,13 @@ pub struct LoadPoint {
 ///
 /// # Errors
 ///
-/// Where the throughput is not a rate, there is no share, or a share is not above 0 and at most 1: all that is wrong.
+/// Where the throughput is not a rate, there is no share, or a share is not from 0.000 001 to 1: all that is wrong.
 pub fn load_points(throughput: f64, shares: &[f64]) -> Result<Vec<LoadPoint>, Impossible> {
     let mut faults = Faults::default();
     faults.rate("throughput", throughput);
     faults.count("number of load points", shares.len() as u64, 1_000);
     for &share in shares {
-        faults.range("share of the throughput", share, f64::MIN_POSITIVE, 1.0);
+        faults.range("share of the throughput", share, LEAST_SHARE, 1.0);
     }
     faults.finish()?;
     Ok(shares.iter().map(|&share| LoadPoint { share, frames_per_second: share * throughput }).collect())

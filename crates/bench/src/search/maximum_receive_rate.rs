@@ -70,6 +70,8 @@ impl Settings {
 pub struct ForwardingRate {
     /// The intended load, frames a second.
     pub load: f64,
+    /// Frames a second that were sent: less than intended where the generator is too slow.
+    pub offered: f64,
     /// Frames a second that came back.
     pub forwarded: f64,
 }
@@ -81,8 +83,8 @@ pub struct MaximumReceiveRate {
     pub highest: ForwardingRate,
     /// The forwarding rate at the maximum load (RFC 2285: FRMOL).
     pub at_maximum_load: ForwardingRate,
-    /// No frame was lost at the maximum load: the device was not brought to its limit.
-    pub limited_by_maximum: bool,
+    /// The device forwarded all that was sent at the maximum load: it was not brought to its limit.
+    pub without_loss: bool,
     /// Every trial, in order.
     pub trials: Vec<Trial>,
 }
@@ -101,7 +103,7 @@ pub fn search<D: Device>(
     let mut sweep = Sweep { settings, run: Run::new(device, observer, &settings.conditions), trials: 0 };
     let mut spacing = settings.spacing();
     let (at_maximum_load, first) = sweep.offer(settings.maximum, None)?;
-    let limited_by_maximum = first.lost() == 0;
+    let without_loss = first.counted.received == first.counted.sent;
     let mut highest = at_maximum_load;
     for step in 1..settings.loads {
         let load = (settings.maximum - f64::from(step) * spacing).max(settings.minimum);
@@ -117,7 +119,7 @@ pub fn search<D: Device>(
             }
         }
     }
-    Ok(MaximumReceiveRate { highest, at_maximum_load, limited_by_maximum, trials: sweep.run.into_trials() })
+    Ok(MaximumReceiveRate { highest, at_maximum_load, without_loss, trials: sweep.run.into_trials() })
 }
 
 struct Sweep<'a, 'r, D> {
@@ -137,7 +139,8 @@ impl<D: Device> Sweep<'_, '_, D> {
         let phase = Phase::Step { step: self.trials };
         let prospect = Prospect { phase, lower: best, upper: None, trials_left };
         let trial = self.run.load(load, self.settings.trial, prospect)?;
-        Ok((ForwardingRate { load, forwarded: trial.forwarding_rate() }, trial))
+        let (offered, forwarded) = (trial.offered_load(), trial.forwarding_rate());
+        Ok((ForwardingRate { load, offered, forwarded }, trial))
     }
 
     fn better(&mut self, best: ForwardingRate, load: f64) -> Result<ForwardingRate, SearchError<D::Error>> {
@@ -161,7 +164,7 @@ mod tests {
         let result = found(&mut Simulated::steady(60_000.0));
         assert_eq!(result.at_maximum_load, result.highest);
         assert!((result.highest.forwarded - 60_000.0).abs() < 1.0);
-        assert!(!result.limited_by_maximum);
+        assert!(!result.without_loss);
     }
 
     #[test]
@@ -180,8 +183,16 @@ mod tests {
     #[test]
     fn a_device_faster_than_the_maximum_is_marked() {
         let result = found(&mut Simulated::steady(200_000.0));
-        assert!(result.limited_by_maximum);
+        assert!(result.without_loss);
         assert!((result.highest.forwarded - 100_000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_slow_generator_shows_in_the_offered_load() {
+        let result = found(&mut Simulated::steady(2e5).sending_at_most(70_000.0, false));
+        assert!(result.without_loss, "of the device");
+        assert_eq!((result.at_maximum_load.load, result.at_maximum_load.offered), (100_000.0, 70_000.0));
+        assert_eq!(result.highest.forwarded, 70_000.0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reset (RFC 2544 section 26.6, RFC 6201): how long forwarding is interrupted when the device, or a part of it, is reset.
 //!
 //! Frames are sent at a constant rate, no higher than the throughput, from before the reset until the device forwards again. RFC 6201
-//! section 4 has two ways to get the time, and both are given, since they err differently:
+//! has two ways to get the time, and both are given, since they err differently:
 //!
 //! ```text
 //!   sent      │││││││││││││││││││││││

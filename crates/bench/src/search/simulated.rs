@@ -21,6 +21,7 @@ pub(super) enum Lie {
     SentMoreThanIntended,
     IntendsLess,
     SendsTooFast,
+    SendsLess,
     LinkGoesDown,
     ClockJumps,
     IsInterrupted,
@@ -233,6 +234,10 @@ fn tell(lie: Lie, outcome: &mut Outcome) {
             outcome.intended /= 2;
             after.sent = outcome.before.sent + outcome.intended;
             after.received = outcome.before.received + outcome.intended;
+        }
+        Lie::SendsLess => {
+            after.sent -= 1;
+            after.received -= 1;
         }
         Lie::SendsTooFast => outcome.sending /= 2,
         Lie::LinkGoesDown => outcome.link_went_down = true,

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::error::Faults;
+use super::error::{Faults, HIGHEST_RATE};
 use super::run::{Prospect, Run};
 use super::{Conditions, Device, Impossible, LimitedBy, Phase, Progress, SearchError, Trial};
 
@@ -65,7 +65,7 @@ impl Settings {
         let mut faults = Faults::default();
         faults.rates_and_duration(self.minimum, self.maximum, self.trial, self.conditions.limits.sending);
         let finest = if self.maximum.is_finite() { self.maximum * FINEST } else { 0.0 };
-        faults.range("resolution", self.resolution, finest, f64::MAX);
+        faults.range("resolution", self.resolution, finest, HIGHEST_RATE);
         faults.range("loss tolerance", self.loss_tolerance, 0.0, 1.0f64.next_down());
         faults.range("number of retries", f64::from(self.retries), 0.0, f64::from(MOST_RETRIES));
         faults.finish()

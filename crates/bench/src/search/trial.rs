@@ -166,6 +166,8 @@ const INTENDED_FRAMES: f64 = 16.0;
 const INTENDED_RATIO: f64 = 0.001;
 /// Sending that ends before this share of the time that its frames take at the intended load was not at that load.
 const EARLY_END: f64 = 0.9;
+/// Frames that a generator may hand to the medium at once, in all directions: it may be ahead of its pace by so many.
+const FRAMES_AT_ONCE: u64 = 1_024;
 
 impl Trial {
     /// Judges an outcome.
@@ -188,7 +190,10 @@ impl Trial {
         check_counts(intended, &counted, conditions)?;
         check_intention(&request.traffic, intended)?;
         let unsent = match request.traffic {
-            Traffic::Burst { .. } => intended - counted.sent,
+            Traffic::Burst { .. } if counted.sent < intended => {
+                return Err(Invalid::BurstIncomplete { sent: counted.sent, intended });
+            }
+            Traffic::Burst { .. } => 0,
             Traffic::Load { frames_per_second, duration } => {
                 check_pace(frames_per_second, counted.sent, sending)?;
                 let unsent = intended - counted.sent + sent_late(counted.sent, duration, sending);
@@ -210,10 +215,19 @@ impl Trial {
         self.lost() as f64 / self.intended.max(1) as f64
     }
 
+    /// Frames a second that were sent, over the time of sending: the offered load (RFC 2285 section 3.5.2); 0 if there was none.
+    pub fn offered_load(&self) -> f64 {
+        self.per_second(self.counted.sent)
+    }
+
     /// Frames a second that came back, over the time of sending (RFC 2285 section 3.6.1); 0 if there was none.
     pub fn forwarding_rate(&self) -> f64 {
+        self.per_second(self.counted.received)
+    }
+
+    fn per_second(&self, frames: u64) -> f64 {
         let seconds = self.sending.as_secs_f64();
-        if seconds > 0.0 { self.counted.received as f64 / seconds } else { 0.0 }
+        if seconds > 0.0 { frames as f64 / seconds } else { 0.0 }
     }
 
     /// What lost more frames.
@@ -266,9 +280,10 @@ fn check_intention(traffic: &Traffic, intended: u64) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Frames that were sent faster than they were to be: from the first to the last pass as many gaps as there are frames, less one.
+/// Frames that were sent faster than they were to be: from the first to the last pass as many gaps as there are frames, but for those
+/// that are handed over at once.
 fn check_pace(frames_per_second: f64, sent: u64, sending: Duration) -> Result<(), Invalid> {
-    let expected = sent.saturating_sub(1) as f64 / frames_per_second;
+    let expected = sent.saturating_sub(FRAMES_AT_ONCE) as f64 / frames_per_second;
     if sending.as_secs_f64() < expected * EARLY_END {
         return Err(Invalid::SentTooFast { sending, expected: Duration::from_secs_f64(expected) });
     }

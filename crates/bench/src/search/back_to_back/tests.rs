@@ -58,6 +58,12 @@ fn a_burst_that_is_not_back_to_back_is_refused() {
         matches!(error, SearchError::Invalid { trial: 1, reason: Invalid::BurstTooSlow { .. }, .. }),
         "{error}"
     );
+    let mut incomplete = device(5_000).lying(Lie::SendsLess, 2);
+    let error = search(&settings(1), &mut incomplete, &mut |_| ()).unwrap_err();
+    assert!(
+        matches!(error, SearchError::Invalid { trial: 2, reason: Invalid::BurstIncomplete { .. }, .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! A trial of one second says little of a software data plane: the same load passes once and fails once. So a load is judged by many
 //! short trials. A [`Goal`] says which share of them may lose more than it tolerates (the exceed ratio), and for how long
-//! trials go on (the duration sum). [`load`] is the classification of RFC 9971 appendix A and the conditional throughput of
-//! appendix B; this file decides which load to try next.
+//! trials go on (the duration sum). `load.rs` is the classification of RFC 9971 appendix A and the conditional throughput of
+//! appendix B, `stage.rs` the choice of the next load; this file holds them together.
 //!
 //! 1. A trial at the maximum load, which is not judged, warms up device and generator. Another one, which is, gives a forwarding rate:
 //!    the guess to start from.

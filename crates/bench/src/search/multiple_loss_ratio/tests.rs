@@ -189,8 +189,6 @@ fn progress_knows_the_bounds() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn any_knee_is_found_within_the_width(knee in 11_000.0..990_000.0f64, collapse in 0.0..1.0f64) {
         let mut device = Simulated::steady(knee).collapsing(collapse);
