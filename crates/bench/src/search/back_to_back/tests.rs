@@ -40,6 +40,14 @@ fn repetitions_are_averaged() {
 }
 
 #[test]
+fn the_deviation_is_that_of_a_sample() {
+    let bursts = Bursts::of(&[2, 4, 4, 4, 5, 5, 7, 9], &settings(8));
+    assert_eq!((bursts.average, bursts.least, bursts.most), (5.0, 2, 9));
+    assert!((bursts.standard_deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+    assert_eq!(Bursts::of(&[3], &settings(1)).standard_deviation, 0.0);
+}
+
+#[test]
 fn the_ends_of_the_range_are_no_numbers() {
     let mut unlimited = Simulated::steady(LINE_RATE * 2.0).with_buffer(0, LINE_RATE);
     let Verdict::AtLeast { bursts, repetitions: 2 } = verdict(&settings(2), &mut unlimited) else {

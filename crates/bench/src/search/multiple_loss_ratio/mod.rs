@@ -224,13 +224,7 @@ impl<D: Device> Controller<'_, '_, D> {
     /// How the search for a goal has ended, if it has.
     fn ending(&self, goal: &Goal) -> Option<Ending> {
         let Settings { minimum, maximum, .. } = *self.settings;
-        let Bounds { lower, upper } = self.loads.relevant_bounds(goal);
-        match (lower, upper) {
-            (Some(lower), Some(upper)) if goal.is_narrow(lower, upper) => Some(Ending::Regular),
-            (None, Some(upper)) if upper == minimum => Some(Ending::BelowMinimum),
-            (Some(lower), None) if lower == maximum => Some(Ending::AtLeastMaximum),
-            _ => None,
-        }
+        self.loads.relevant_bounds(goal).ending(goal, minimum, maximum)
     }
 
     fn result(&self, goal: &Goal) -> GoalResult {

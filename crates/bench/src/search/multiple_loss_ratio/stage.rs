@@ -1,5 +1,6 @@
 //! Which load to measure next, for one goal.
 
+use super::Ending;
 use super::goal::Goal;
 use super::load::{Classification, Loads};
 
@@ -8,6 +9,18 @@ use super::load::{Classification, Loads};
 pub(super) struct Bounds {
     pub(super) lower: Option<f64>,
     pub(super) upper: Option<f64>,
+}
+
+impl Bounds {
+    /// How a search between two loads has ended for a goal with these relevant bounds, if it has.
+    pub(super) fn ending(self, goal: &Goal, minimum: f64, maximum: f64) -> Option<Ending> {
+        match (self.lower, self.upper) {
+            (Some(lower), Some(upper)) if goal.is_narrow(lower, upper) => Some(Ending::Regular),
+            (None, Some(upper)) if upper <= minimum => Some(Ending::BelowMinimum),
+            (Some(lower), None) if lower >= maximum => Some(Ending::AtLeastMaximum),
+            _ => None,
+        }
+    }
 }
 
 /// What to do next.
@@ -47,15 +60,15 @@ impl<'a> Stage<'a> {
 
     pub(super) fn next(&mut self, loads: &Loads) -> Next {
         let bounds = self.bounds(loads);
-        match (bounds.lower, bounds.upper) {
-            (Some(lower), Some(upper)) if self.goal.is_narrow(lower, upper) => Next::Finished,
-            (Some(lower), Some(upper)) => Next::Measure(self.between(lower, upper, loads)),
-            (None, Some(upper)) if upper <= self.minimum => Next::Finished,
-            (None, Some(upper)) => Next::Measure(self.below(upper, bounds, loads)),
-            (Some(lower), None) if lower >= self.maximum => Next::Finished,
-            (Some(lower), None) => Next::Measure(self.above(lower, bounds, loads)),
-            (None, None) => Next::Measure(self.hint.lower.or(self.hint.upper).unwrap_or(self.maximum)),
+        if bounds.ending(self.goal, self.minimum, self.maximum).is_some() {
+            return Next::Finished;
         }
+        Next::Measure(match (bounds.lower, bounds.upper) {
+            (Some(lower), Some(upper)) => self.between(lower, upper, loads),
+            (None, Some(upper)) => self.below(upper, bounds, loads),
+            (Some(lower), None) => self.above(lower, bounds, loads),
+            (None, None) => self.hint.lower.or(self.hint.upper).unwrap_or(self.maximum),
+        })
     }
 
     /// About how many trials are left.

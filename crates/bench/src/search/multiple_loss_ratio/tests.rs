@@ -124,6 +124,19 @@ fn goals_with_trials_of_other_lengths_share_them() {
 }
 
 #[test]
+fn a_goal_whose_bounds_change_with_later_trials_is_taken_up_again() {
+    // The first goal is content with 11 trials at the maximum. The second asks for more, which lose frames: the maximum is an upper
+    // bound for both then. The second finds a lower bound far below and is content with that.
+    let mut settings = settings();
+    settings.goals[1] = Goal { duration_sum: Duration::from_secs(41), relative_width: 0.3, ..Goal::NDR };
+    let losing: Vec<u32> = (13..=33).collect();
+    let result = found(&settings, &mut Simulated::steady(2e6).losing_trials(&losing));
+    let ((lower, upper), (far_below, same)) = (bounds(&result.goals[0]), bounds(&result.goals[1]));
+    assert_eq!((upper, same), (MAXIMUM, MAXIMUM));
+    assert!(lower >= 0.995 * MAXIMUM && far_below <= lower, "{lower} {far_below}");
+}
+
+#[test]
 fn limits_leave_irregular_results() {
     let limits = Limits { trials: 20, ..Limits::default() };
     let settings = Settings { conditions: Conditions { limits, ..Conditions::default() }, ..settings() };
