@@ -72,9 +72,10 @@ impl Settings {
     }
 }
 
-/// How often an interval is to be halved until it is no wider than the resolution.
+/// How often an interval is to be halved, at most, until it is no wider than the resolution.
 fn halvings(width: f64, resolution: f64) -> u32 {
-    let ratio = width / resolution;
+    // A little more than the ratio: halves are rounded, and the last one may be a trifle wider than it should.
+    let ratio = width / resolution * (1.0 + 1e-6);
     if ratio > 1.0 { ratio.log2().ceil() as u32 } else { 0 }
 }
 

@@ -23,7 +23,8 @@ pub trait Device {
 pub enum Traffic {
     /// A constant load.
     Load {
-        /// Frames a second, all directions together.
+        /// Frames a second, all directions together. Any positive number: a generator may round load times duration to whole frames in
+        /// each direction, but not the frames of each second.
         frames_per_second: f64,
         /// How long to send.
         duration: Duration,

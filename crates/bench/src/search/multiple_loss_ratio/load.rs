@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::super::LimitedBy;
 use super::goal::Goal;
 use super::stage::Bounds;
 
@@ -17,11 +18,12 @@ pub enum Classification {
     Undecided,
 }
 
-/// One trial: how long it was asked to last, and which share it lost.
+/// One trial: how long it was asked to last, which share it lost, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) duration: Duration,
     pub(super) loss_ratio: f64,
+    pub(super) limited_by: LimitedBy,
 }
 
 /// Durations of a load's trials by what they are to a goal, seconds.
@@ -102,8 +104,21 @@ pub(super) struct Loads {
 }
 
 impl Loads {
-    pub(super) fn add(&mut self, load: f64, duration: Duration, loss_ratio: f64) {
-        self.trials.entry(load.to_bits()).or_default().push(Measured { duration, loss_ratio });
+    pub(super) fn add(&mut self, load: f64, measured: Measured) {
+        self.trials.entry(load.to_bits()).or_default().push(measured);
+    }
+
+    /// What most high-loss trials at a load are limited by.
+    pub(super) fn limited_by(&self, load: f64, goal: &Goal) -> Option<LimitedBy> {
+        let trials = self.trials.get(&load.to_bits())?.iter();
+        let (mut device, mut sender) = (0, 0);
+        for trial in trials.filter(|trial| trial.loss_ratio > goal.loss_ratio) {
+            match trial.limited_by {
+                LimitedBy::Device => device += 1,
+                LimitedBy::Sender => sender += 1,
+            }
+        }
+        (device + sender > 0).then_some(if sender > device { LimitedBy::Sender } else { LimitedBy::Device })
     }
 
     pub(super) fn classify(&self, load: f64, goal: &Goal) -> Classification {
@@ -135,14 +150,17 @@ impl Loads {
 mod tests {
     use super::*;
 
+    fn measured(seconds: f64, loss_ratio: f64) -> Measured {
+        let duration = Duration::from_secs_f64(seconds);
+        Measured { duration, loss_ratio, limited_by: LimitedBy::Device }
+    }
+
     /// Trials in the shorthand of the RFC: number, seconds, loss in percent.
     fn trials(groups: &[(usize, f64, f64)]) -> Vec<Measured> {
         groups
             .iter()
             .flat_map(|&(number, seconds, percent)| {
-                let measured =
-                    Measured { duration: Duration::from_secs_f64(seconds), loss_ratio: percent / 100.0 };
-                std::iter::repeat_n(measured, number)
+                std::iter::repeat_n(measured(seconds, percent / 100.0), number)
             })
             .collect()
     }
@@ -197,10 +215,10 @@ mod tests {
     #[test]
     fn a_full_duration_sum_always_decides() {
         for high_loss in 0..=21 {
-            let measured = trials(&[(high_loss, 1.0, 2.0), (21 - high_loss, 1.0, 0.0)]);
+            let trials = trials(&[(high_loss, 1.0, 2.0), (21 - high_loss, 1.0, 0.0)]);
             let expected =
                 if high_loss <= 10 { Classification::LowerBound } else { Classification::UpperBound };
-            assert_eq!(classify(&measured, &Goal::NDR), expected, "{high_loss}");
+            assert_eq!(classify(&trials, &Goal::NDR), expected, "{high_loss}");
         }
     }
 
@@ -209,7 +227,7 @@ mod tests {
         let goal = goal(1, 1, 0.0, 0.5);
         let mut loads = Loads::default();
         for (load, loss_ratio) in [(50.0, 0.1), (10.0, 0.0), (30.0, 0.0), (70.0, 0.0), (90.0, 0.2)] {
-            loads.add(load, Duration::from_secs(1), loss_ratio);
+            loads.add(load, measured(1.0, loss_ratio));
         }
         assert_eq!(loads.relevant_bounds(&goal), Bounds { lower: Some(30.0), upper: Some(50.0) });
     }

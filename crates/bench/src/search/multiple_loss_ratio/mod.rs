@@ -20,14 +20,14 @@ mod stage;
 pub use goal::Goal;
 pub use load::Classification;
 
-use load::Loads;
+use load::{Loads, Measured};
 use stage::{Bounds, Next, Stage};
 
 use std::time::Duration;
 
 use super::error::{Faults, LimitReached, SearchError};
 use super::run::{Prospect, Run};
-use super::{Conditions, Device, Fault, Impossible, Phase, Progress, Trial};
+use super::{Conditions, Device, Fault, Impossible, LimitedBy, Phase, Progress, Trial};
 
 /// An interval that is explored is so many times as wide as the goal's in the end.
 const EXPLORED_WIDTHS: f64 = 4.0;
@@ -99,6 +99,8 @@ pub struct GoalResult {
     pub relevant_lower_bound: Option<f64>,
     /// The smallest load that is classified as an upper bound, frames a second.
     pub relevant_upper_bound: Option<f64>,
+    /// What makes it an upper bound: if it is the sender, the device may do better.
+    pub limited_by: Option<LimitedBy>,
     /// The forwarding rate to expect at the lower bound, frames a second.
     pub conditional_throughput: Option<f64>,
 }
@@ -208,7 +210,8 @@ impl<D: Device> Controller<'_, '_, D> {
         prospect: Prospect,
     ) -> Result<Trial, SearchError<D::Error>> {
         let trial = self.run.load(load, duration, prospect)?;
-        self.loads.add(load, duration, trial.loss_ratio());
+        let (loss_ratio, limited_by) = (trial.loss_ratio(), trial.limited_by());
+        self.loads.add(load, Measured { duration, loss_ratio, limited_by });
         Ok(trial)
     }
 
@@ -234,6 +237,7 @@ impl<D: Device> Controller<'_, '_, D> {
             ending: self.ending(goal).unwrap_or(Ending::LimitReached),
             relevant_lower_bound: lower,
             relevant_upper_bound: upper,
+            limited_by: upper.and_then(|load| self.loads.limited_by(load, goal)),
             conditional_throughput: lower.and_then(|load| self.loads.conditional_throughput(load, goal)),
         }
     }

@@ -46,7 +46,7 @@ fn the_first_trial_warms_up_and_is_not_judged() {
     assert_eq!(phases[..2], [Phase::WarmUp, Phase::Maximum]);
     assert_eq!(result.goals[0].ending, Ending::AtLeastMaximum);
     assert_eq!(result.goals[0].conditional_throughput, Some(MAXIMUM));
-    assert_eq!(result.goals[0].relevant_upper_bound, None);
+    assert_eq!((result.goals[0].relevant_upper_bound, result.goals[0].limited_by), (None, None));
     // 11 trials without loss settle a duration sum of 21 s, for both goals.
     assert_eq!(device.trials, 12);
 }
@@ -111,8 +111,12 @@ fn the_quick_variant_takes_less_time() {
 #[test]
 fn a_slow_generator_limits_the_result() {
     let mut device = Simulated::steady(2e6).sending_at_most(300_000.0, false);
-    let (lower, upper) = bounds(&found(&settings(), &mut device).goals[0]);
+    let result = found(&settings(), &mut device).goals[0];
+    let (lower, upper) = bounds(&result);
     assert!(lower <= 300_010.0 && upper >= 300_000.0, "{lower} {upper}");
+    assert_eq!(result.limited_by, Some(LimitedBy::Sender));
+    let result = found(&settings(), &mut Simulated::steady(3e5)).goals[0];
+    assert_eq!(result.limited_by, Some(LimitedBy::Device));
 }
 
 #[test]
