@@ -29,6 +29,8 @@ setup:
 setup-bench:
 	@$(SETUP) bench
 
+# Reports of the bench name the commit that they are of.
+build: export SLUICE_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 build: setup
 	cargo build --release --workspace --bins
 

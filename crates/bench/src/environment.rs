@@ -222,7 +222,7 @@ impl Port {
     fn describe(&self) -> String {
         let speed = match self.mbps {
             None => String::new(),
-            Some(mbps) if mbps % 1000 == 0 => format!(", {} Gb/s", mbps / 1000),
+            Some(mbps) if mbps.is_multiple_of(1000) => format!(", {} Gb/s", mbps / 1000),
             Some(mbps) => format!(", {mbps} Mb/s"),
         };
         format!("{} ({}{speed})", self.name, self.kind)
@@ -322,8 +322,8 @@ fn gibibytes(bytes: u64) -> String {
 
 fn kibibytes(kib: u64) -> String {
     match kib {
-        _ if kib % (1 << 20) == 0 => format!("{} GiB", kib >> 20),
-        _ if kib % (1 << 10) == 0 => format!("{} MiB", kib >> 10),
+        _ if kib.is_multiple_of(1 << 20) => format!("{} GiB", kib >> 20),
+        _ if kib.is_multiple_of(1 << 10) => format!("{} MiB", kib >> 10),
         _ => format!("{kib} KiB"),
     }
 }

@@ -20,8 +20,8 @@ const FONT: &str = "sans-serif";
 const FONT_FACTOR: f64 = 1.24;
 /// Width of a letter in proportion to the size of its font, a little more than it is on average.
 const LETTER: f64 = 0.6;
-/// Letters of a category's name beside bars.
-const NAME_LETTERS: usize = 28;
+/// What is said in place of a bar.
+const NOT_MEASURED: &str = "not measured";
 /// Ticks that a linear axis has about.
 const TICKS: f64 = 5.0;
 /// Decades up to which a logarithmic axis has ticks between them.
@@ -34,12 +34,14 @@ pub(super) struct Size {
     height: u32,
     /// Height of the letters, px.
     font: f64,
+    /// Letters of a category's name beside bars.
+    name_letters: usize,
 }
 
 /// For ordinary screens and paper.
-pub(super) const WIDE: Size = Size { width: 760, height: 360, font: 13.0 };
+pub(super) const WIDE: Size = Size { width: 760, height: 360, font: 13.0, name_letters: 32 };
 /// For phones.
-pub(super) const NARROW: Size = Size { width: 380, height: 300, font: 12.0 };
+pub(super) const NARROW: Size = Size { width: 380, height: 300, font: 12.0, name_letters: 16 };
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ruler, Ruler>>;
@@ -297,7 +299,8 @@ fn bars_size(chart: &Chart, size: Size) -> Size {
 
 fn bars<'a>(area: &Area<'a>, chart: &Chart, size: Size) -> Drawn<'a> {
     // The first category is at the top, where the numbers of the axis are highest.
-    let names: Vec<String> = chart.categories.iter().rev().map(|name| shortened(name)).collect();
+    let names: Vec<String> =
+        chart.categories.iter().rev().map(|name| shortened(name, size.name_letters)).collect();
     let y = Ruler::of_names(&names, 0.5);
     let sums = (0..names.len()).map(|at| chart.series.iter().filter_map(|series| value(series, at)).sum());
     let lengths: Vec<f64> = match chart.kind {
@@ -357,8 +360,11 @@ fn side_by_side<'b>(
 ) -> Drawn<'b> {
     let each = 0.76 / chart.series.len().max(1) as f64;
     for (index, series) in chart.series.iter().enumerate() {
-        let Some(length) = value(series, at) else { continue };
         let top = middle + 0.38 - index as f64 * each;
+        let Some(length) = value(series, at) else {
+            end_of_bar(plane, 0.0, top - each * 0.44, NOT_MEASURED, size)?;
+            continue;
+        };
         let corners = [(0.0, top - each * 0.88), (length, top)];
         let colour = series_colour(index).rgb();
         let style = if series.origin == Origin::Measured { colour.filled() } else { colour.stroke_width(2) };
@@ -379,11 +385,11 @@ fn tick_digits(value: f64) -> u8 {
     if value == 0.0 { 0 } else { (2.0 - value.abs().log10().floor()).clamp(0.0, 6.0) as u8 }
 }
 
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME_LETTERS {
+fn shortened(name: &str, letters: usize) -> String {
+    if name.chars().count() <= letters {
         return name.to_owned();
     }
-    name.chars().take(NAME_LETTERS - 1).chain(['…']).collect()
+    name.chars().take(letters - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

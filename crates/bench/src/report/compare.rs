@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::model::{Report, Section, Severity};
-use super::statistics::noise;
+use super::statistics::{follow, noise};
 use super::table::{Cell, Column, Sense};
 use super::terminal::{started, traffic_facts};
 use crate::environment::UNKNOWN;
@@ -20,6 +20,10 @@ use crate::environment::UNKNOWN;
 pub const LEAST_CHANGE: f64 = 2.0;
 /// Clocks that differ by less than this share are the same; the kernel measures the same one a little differently after each start.
 const SAME_CLOCK: f64 = 1e-3;
+/// The fact about the load average, which is never quite the same.
+const LOAD: &str = "load average";
+/// Load averages that differ by less than this, a busy thread, are the same.
+const SAME_LOAD: f64 = 1.0;
 
 /// Two reports cannot be compared.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -249,7 +253,8 @@ fn change(place: &Place, a: &Measured<'_>, b: &Measured<'_>, least_percent: f64)
     let share = difference.abs() / a.value.abs().max(b.value.abs());
     let changed = difference != 0.0
         && share * 100.0 >= least_percent
-        && noise.is_none_or(|noise| difference.abs() > noise);
+        && noise.is_none_or(|noise| difference.abs() > noise)
+        && follow(a.samples, b.samples, difference > 0.0);
     let verdict = match (changed, b.column.sense) {
         (false, _) => Verdict::Same,
         (true, Sense::Neither) => Verdict::Changed,
@@ -285,8 +290,7 @@ fn differences(a: &Report, b: &Report) -> Vec<Difference> {
         let environment = report.environment.facts().into_iter();
         let environment = environment.map(|fact| (fact.name, fact.value, fact.condition));
         let facts = environment.chain(traffic);
-        // The load is never the same.
-        facts.filter(|(name, ..)| *name != "load average").collect::<Vec<_>>()
+        facts.collect::<Vec<_>>()
     };
     let (facts_a, facts_b) = (facts(a), facts(b));
     let names: Vec<(&str, bool)> =
@@ -299,9 +303,15 @@ fn differences(a: &Report, b: &Report) -> Vec<Difference> {
     for (name, condition) in names {
         let (value_a, value_b) = (value(&facts_a, name), value(&facts_b, name));
         let known = differences.iter().any(|difference| difference.name == name);
-        if value_a == value_b || known || (name == "clock (TSC)" && same_clock(a, b)) {
+        let same = match name {
+            "clock (TSC)" => same_clock(a, b),
+            LOAD => same_load(a, b),
+            _ => false,
+        };
+        if value_a == value_b || known || same {
             continue;
         }
+        let condition = condition || name == LOAD;
         differences.push(Difference { name: name.to_owned(), a: value_a, b: value_b, condition });
     }
     differences.sort_by_key(|difference| !difference.condition);
@@ -311,4 +321,10 @@ fn differences(a: &Report, b: &Report) -> Vec<Difference> {
 fn same_clock(a: &Report, b: &Report) -> bool {
     let clocks = a.environment.cycles_per_second.zip(b.environment.cycles_per_second);
     clocks.is_some_and(|(a, b)| a.abs_diff(b) as f64 <= SAME_CLOCK * a.max(b) as f64)
+}
+
+fn same_load(a: &Report, b: &Report) -> bool {
+    let same = |a: Option<f64>, b: Option<f64>| a.zip(b).is_none_or(|(a, b)| (a - b).abs() < SAME_LOAD);
+    let (a, b) = (&a.environment, &b.environment);
+    same(a.load_before, b.load_before) && same(a.load_after, b.load_after)
 }

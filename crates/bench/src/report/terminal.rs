@@ -80,7 +80,12 @@ fn render_section(text: &mut Text, section: &Section) {
     if !section.text.is_empty() {
         text.paragraph(&section.text);
     }
-    let Some(table) = &section.table else { return };
+    let Some(table) = &section.table else {
+        if !section.charts.is_empty() {
+            text.paragraph("Only charts: see the page that --html writes.");
+        }
+        return;
+    };
     if table.rows.is_empty() {
         text.paragraph("Nothing was measured.");
         return;

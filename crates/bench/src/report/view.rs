@@ -23,7 +23,7 @@ pub(super) struct Shown {
     pub(super) text: String,
     /// Signs of footnotes behind it.
     pub(super) signs: String,
-    /// The lowest and the highest trial.
+    /// The lowest and the highest trial, where they look different.
     pub(super) range: Option<String>,
     /// What the cell itself says that it is.
     pub(super) kind: ColumnKind,
@@ -50,7 +50,10 @@ impl Shown {
             Cell::Label { text } => plain(text.clone(), ColumnKind::Label),
             Cell::Measured { value, samples, marks } => Self {
                 signs: marks.iter().map(|mark| footnotes.sign(mark)).collect(),
-                range: range(samples).map(|(low, high)| format!("{} to {}", number(low), number(high))),
+                range: range(samples)
+                    .map(|(low, high)| (number(low), number(high)))
+                    .filter(|(low, high)| low != high)
+                    .map(|(low, high)| format!("{low} to {high}")),
                 ..plain(number(*value), ColumnKind::Measured)
             },
             Cell::NotMeasured { reason } => {
@@ -102,6 +105,9 @@ fn spread(table: &Table) -> Option<String> {
     }
     let typical = median(spreads.iter().map(|(spread, ..)| *spread))?;
     let (most, row, column) = spreads.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if most == 0.0 {
+        return Some("Measured numbers are medians, and the trials of each number agree.".into());
+    }
     Some(format!(
         "Measured numbers are medians. The lowest and the highest trial of a number are typically {} % of it apart, at most {} % ({}{}).",
         number(typical, 1),

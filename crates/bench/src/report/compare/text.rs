@@ -71,10 +71,12 @@ impl Comparison {
             return;
         }
         let mut grid = empty_grid(text.screen());
+        // Where all are of one section, its name says nothing.
+        let sections = usize::from(changes.iter().all(|change| change.section == changes[0].section));
         let headings = ["section", "row", "number", "A", "B", "change", "noise", ""];
-        grid.set_header(headings.map(header));
+        grid.set_header(headings.into_iter().skip(sections).map(header));
         for change in &changes {
-            grid.add_row(cells(change));
+            grid.add_row(cells(change).into_iter().skip(sections));
         }
         text.block(&grid.to_string());
         let mut marks: Vec<&String> = changes.iter().flat_map(|change| &change.marks).collect();

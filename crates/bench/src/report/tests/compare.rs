@@ -126,7 +126,7 @@ fn other_conditions_are_told() {
     b.environment.processor = Some("Another Processor".into());
     b.environment.cycles_per_second = Some(2_000_100_000);
     b.environment.commit = Some("4567cdef".into());
-    b.environment.load_before = Some(9.0);
+    b.environment.load_before = Some(0.9);
     b.traffic.flows = Some(10);
     let comparison = compare(&a, &b);
     let names: Vec<(&str, bool)> =
@@ -135,7 +135,10 @@ fn other_conditions_are_told() {
     let text = comparison.render(Screen::default());
     assert!(text.contains("Another Processor") && text.contains("The conditions differ"), "{text}");
     b.environment.cycles_per_second = Some(3_000_000_000);
-    assert!(compare(&a, &b).differences.iter().any(|it| it.name == "clock (TSC)"));
+    b.environment.load_before = Some(9.0);
+    for name in ["clock (TSC)", "load average"] {
+        assert!(compare(&a, &b).differences.iter().any(|it| it.name == name && it.condition), "{name}");
+    }
 }
 
 #[test]

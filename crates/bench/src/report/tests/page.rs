@@ -12,8 +12,11 @@ fn parse(page: &str) -> RcDom {
     html5ever::parse_document(RcDom::default(), html5ever::ParseOpts::default()).one(page)
 }
 
-/// Every element of a page: name, attributes, and text directly in it.
-fn elements(page: &str) -> Vec<(String, Vec<(String, String)>, String)> {
+/// An element: name, attributes, and text directly in it.
+type Element = (String, Vec<(String, String)>, String);
+
+/// Every element of a page.
+fn elements(page: &str) -> Vec<Element> {
     let dom = parse(page);
     let mut found = Vec::new();
     let mut open: Vec<Handle> = vec![dom.document.clone()];

@@ -49,7 +49,7 @@ fn a_wide_table_is_turned_or_split() {
         let mut table = Table::new([Column::label("row", "row")]).columns(columns(12));
         for at in 0..rows {
             let row = Row::new().label("row", format!("row {at}"));
-            table.push((0..12).fold(row, |row, column| row.value(&format!("c{column}"), column as f64)));
+            table.push((0..12).fold(row, |row, column| row.value(&format!("c{column}"), f64::from(column))));
         }
         let mut report = Report::start("s", "t");
         report.section(Section::new("s", "s").table(table));
