@@ -8,8 +8,7 @@ use clap::{Args, Subcommand};
 use crate::error::Result;
 use crate::report::compare::LEAST_CHANGE;
 use crate::scenario::{self, Choice};
-use crate::traffic::Family;
-use crate::{peers, reload, session, stored};
+use crate::{reload, session, stored};
 
 /// Measure how fast a node forwards.
 #[derive(Args, Debug)]
@@ -26,11 +25,6 @@ pub struct BenchArguments {
 enum Action {
     #[command(flatten)]
     Scenario(Choice),
-    /// The same work on a node and on Open vSwitch with DPDK, in turn, side by side.
-    #[command(after_help = "Examples:
-  sluice bench peers
-  sluice bench peers --rounds 5 --family ipv4 --output peers.json")]
-    Peers(PeersArguments),
     /// A node that gets a new document again and again while it forwards as fast as it can: not one packet may be lost because of it.
     #[command(after_help = "Examples:
   sluice bench reload
@@ -46,21 +40,6 @@ enum Action {
   sluice bench show report.json
   sluice bench show report.json --html report.html")]
     Show(ShowArguments),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct PeersArguments {
-    /// Rounds, in each of which every case is measured once on each device.
-    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=100))]
-    pub(crate) rounds: u16,
-    /// Families of the workloads' packets.
-    #[arg(long = "family", value_delimiter = ',', value_enum, default_value = "ipv4")]
-    pub(crate) families: Vec<Family>,
-    /// File that the rows are written to.
-    #[arg(long, value_name = "FILE", default_value = "target/bench/peers.json")]
-    pub(crate) output: PathBuf,
-    #[command(flatten)]
-    pub(crate) common: CommonArguments,
 }
 
 #[derive(Args, Debug)]
@@ -146,7 +125,6 @@ pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
     };
     match action {
         Action::Scenario(choice) => session::run(&choice),
-        Action::Peers(arguments) => peers::run(&arguments),
         Action::Reload(arguments) => reload::run(&arguments),
         Action::Compare(arguments) => stored::compare(&arguments),
         Action::Show(arguments) => stored::show(&arguments),

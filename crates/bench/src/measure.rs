@@ -225,6 +225,7 @@ pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::StreamCounts;
 
     #[test]
     fn the_median_is_the_middle() {
@@ -232,6 +233,21 @@ mod tests {
         assert_eq!(median([3.0]), Some(3.0));
         assert_eq!(median([9.0, 1.0, 3.0]), Some(3.0));
         assert_eq!(median([9.0, 1.0, 3.0, 4.0]), Some(3.5));
+    }
+
+    fn sample(packets: u64, busy: f64) -> Sample {
+        let counts = StreamCounts { received_while_sending: packets, ..StreamCounts::new(Direction::Encap) };
+        let result = TrialResult { sending_ns: 1_000_000, streams: vec![counts], ..TrialResult::default() };
+        Sample { result, counters: Counters::default(), busy, cores: 1 }
+    }
+
+    #[test]
+    fn a_core_that_waits_or_a_near_ceiling_means_the_generator_is_the_limit() {
+        let limited =
+            |busy, ceiling| Sample::are_limited_by_generator(&[sample(5_000, busy)], &[sample(ceiling, 1.0)]);
+        assert!(limited(0.7, 20_000), "the core had to wait");
+        assert!(limited(1.0, 5_400), "the ceiling is near");
+        assert!(!limited(1.0, 5_600));
     }
 
     #[test]

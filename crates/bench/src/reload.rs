@@ -6,6 +6,8 @@
 //! Whenever another thread has the generator's core, it reads nothing, and the node finds its ring full. The node counts those packets under a
 //! reason of their own; they are shown apart from what was lost in the node, which must be nothing.
 
+mod table;
+
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +21,6 @@ use crate::command::ReloadArguments;
 use crate::error::{BenchError, Result};
 use crate::machine::{Conditions, Realtime};
 use crate::measure::{Case, Directions, Sample, median};
-use crate::rows::reload_table;
 use crate::subject::{Node, Subject, Variant};
 use crate::topology::Topology;
 use crate::traffic::Family;
@@ -153,7 +154,7 @@ pub(crate) fn run(arguments: &ReloadArguments) -> Result<ExitCode> {
     if arguments.common.json {
         println!("{:#}", serde_json::json!(report));
     } else {
-        print!("{}", reload_table(&report));
+        print!("{}", table::reload_table(&report));
     }
     let clean = report.rates.iter().all(|rate| rate.swapping.is_clean());
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })

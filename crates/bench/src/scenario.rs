@@ -13,6 +13,7 @@ mod bare_metal;
 mod ecmp;
 mod flow_cache;
 mod forward;
+mod peers;
 mod ring_size;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[&Scenario] = &[
     &ring_size::SCENARIO,
     &ecmp::SCENARIO,
     &forward::SCENARIO,
+    &peers::SCENARIO,
 ];
 
 /// An experiment that can be repeated.
@@ -72,7 +74,7 @@ pub(crate) fn list() -> String {
             text.push_str(&format!("{:12}reproduces {document}: {part}\n", ""));
         }
     }
-    text.push_str("\nsluice bench NAME --help says more; peers and reload have arguments of their own\n");
+    text.push_str("\nsluice bench NAME --help says more; so do reload, compare and show\n");
     text
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 pub(crate) use echo::Echo;
 pub(crate) use node::{Node, Variant};
-pub(crate) use open_vswitch::OpenVswitch;
 
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
@@ -17,6 +16,17 @@ use crate::ports::PortName;
 use crate::process::{Interrupt, find};
 use crate::topology::Topology;
 use crate::traffic::Expected;
+
+/// Something that does the work of a node, and is measured beside it: a file of its own here, and a line in [`PEERS`].
+pub(crate) struct Peer {
+    /// Its name in tables and files.
+    pub(crate) name: &'static str,
+    /// Starts it and its generator, and waits until its links are up. A program that is not installed is [`BenchError::NoProgram`].
+    pub(crate) start: fn(&Setting, &Topology) -> Result<Box<dyn Subject>>,
+}
+
+/// Every peer.
+pub(crate) const PEERS: &[Peer] = &[open_vswitch::PEER];
 
 /// How long links may take to come up.
 const LINKS_LIMIT: Duration = Duration::from_secs(10);

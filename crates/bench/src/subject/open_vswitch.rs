@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Counters, LINKS_LIMIT, Links, Setting, Subject};
+use super::{Counters, LINKS_LIMIT, Links, Peer, Setting, Subject};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Process, run};
@@ -27,6 +27,17 @@ const REMEDY: &str = "install openvswitch-switch-dpdk";
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Receive queues of the generator: one for each of Open vSwitch's threads that send, one poll-mode thread and the rest.
 const SENDING_THREADS: u16 = 2;
+
+pub(super) const PEER: Peer = Peer {
+    name: NAME,
+    start: |setting, topology| {
+        if *topology != Topology::default() {
+            return Err(BenchError::Arguments("Open vSwitch is set up for Geneve over IPv4 alone".into()));
+        }
+        Ok(Box::new(OpenVswitch::start(setting)?))
+    },
+};
+const NAME: &str = "ovs-dpdk";
 
 /// Open vSwitch and its generator.
 #[derive(Debug)]
@@ -243,7 +254,7 @@ fn control(folder: &Path, arguments: &[&str]) -> Result<String> {
 
 impl Subject for OpenVswitch {
     fn name(&self) -> &'static str {
-        "ovs-dpdk"
+        NAME
     }
 
     fn generator(&mut self) -> &mut Generator {
