@@ -8,6 +8,7 @@ use sluice_datapath::buffer::{BATCH, PacketBuffer, Transmit};
 use sluice_datapath::counters::{EngineCounters, LogicalCounters};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::engine::{Engine, EngineConfig};
+use sluice_datapath::profile::Profile;
 use sluice_datapath::punt::Punt;
 use sluice_datapath::time::Timestamp;
 use sluice_intent::plan::PortIndex;
@@ -65,6 +66,8 @@ struct Sink {
     pool: ArrayVec<Slot, BATCH>,
     sent: u64,
 }
+
+impl Profile for Sink {}
 
 impl Transmit<Slot> for Sink {
     #[inline]

@@ -8,6 +8,7 @@ use sluice_datapath::counters::{EngineCounters, LogicalCounters};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::engine::{Engine, EngineConfig, Installation};
 use sluice_datapath::neighbor::{NeighborKey, NeighborTable};
+use sluice_datapath::profile::Profile;
 use sluice_datapath::punt::Punt;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_datapath::time::Timestamp;
@@ -86,6 +87,8 @@ impl Record {
         }
     }
 }
+
+impl Profile for Record {}
 
 impl Transmit<Marked> for Record {
     fn transmit(&mut self, port: PortIndex, buffer: Marked) {

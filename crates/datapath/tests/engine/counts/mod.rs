@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use sluice_datapath::buffer::{BATCH, HEADROOM, PacketBuffer, Transmit};
 use sluice_datapath::drops::DropReason;
+use sluice_datapath::profile::Profile;
 use sluice_datapath::punt::Punt;
 use sluice_datapath::time::Timestamp;
 use sluice_intent::plan::{DEFAULT_ROUTER_MAC, PortIndex};
@@ -230,6 +231,8 @@ struct Pool {
     punted: usize,
     discarded: usize,
 }
+
+impl Profile for Pool {}
 
 impl Transmit<Slot> for Pool {
     fn transmit(&mut self, _: PortIndex, buffer: Slot) {
