@@ -46,13 +46,14 @@ impl State {
         buffer: B,
         io: &mut T,
     ) {
-        let outer = io.enter(Stage::FlowCache, 0);
-        self.resolve_miss(port, packet, buffer, io);
-        io.enter(outer, 0);
+        self.take_miss(port, packet, buffer, io);
+        // Its batch is being replayed.
+        io.enter(Stage::Rewrite, 0);
     }
 
+    /// The same, and leaves the profile in whichever stage came last.
     #[inline(always)]
-    fn resolve_miss<B: PacketBuffer, T: Transmit<B>>(
+    fn take_miss<B: PacketBuffer, T: Transmit<B>>(
         &mut self,
         port: PortIndex,
         packet: &Prepared,
@@ -90,6 +91,7 @@ impl State {
         if !self.cache_enabled {
             return None;
         }
+        profile.enter(Stage::FlowCache, 0);
         let mut table = self.cache.table(self.now.as_secs());
         let reference = table.lookup(&packet.parsed.key, packet.table_hash)?;
         let rewrite = self.rewrites.get(reference)?;
