@@ -233,19 +233,38 @@ mod tests {
     fn idle_loops_count_for_nothing_and_empty_polls_for_themselves() {
         let counters = Arc::new(StageCounters::default());
         let mut profiler = Profiler::new(Steps::default(), Arc::clone(&counters));
-        profiler.enter(Stage::EmptyPolls, 0);
+        profiler.enter(Stage::Receive, 0);
+        profiler.amend(Stage::EmptyPolls, 0);
         profiler.enter(Stage::Other, 0);
         profiler.end_loop(false, 30);
         assert_eq!((counts(&counters, Stage::EmptyPolls), counters.busy_cycles.get()), ((0, 0, 0), 0));
-        // Of two ports, the second of which has something.
-        profiler.enter(Stage::EmptyPolls, 0);
-        profiler.enter(Stage::Other, 0);
-        profiler.enter(Stage::EmptyPolls, 0);
-        profiler.amend(Stage::Receive, 3);
+        // Of four ports, the third of which has something, as a worker polls them.
+        for found in [0, 0, 3, 0] {
+            profiler.enter(Stage::Receive, 0);
+            if found == 0 {
+                profiler.amend(Stage::EmptyPolls, 0);
+                continue;
+            }
+            profiler.amend(Stage::Receive, found);
+            let outer = profiler.enter(Stage::Parse, found);
+            profiler.enter(outer, 0);
+            profiler.amend(Stage::Other, 0);
+        }
         profiler.enter(Stage::Other, 0);
         profiler.end_loop(true, 30);
-        assert_eq!(counts(&counters, Stage::EmptyPolls), (10, 0, 1));
+        assert_eq!(counts(&counters, Stage::EmptyPolls), (30, 0, 3));
         assert_eq!(counts(&counters, Stage::Receive), (10, 3, 1));
+    }
+
+    #[test]
+    fn a_stage_that_is_entered_again_goes_on() {
+        let counters = Arc::new(StageCounters::default());
+        let mut profiler = Profiler::new(Steps::default(), Arc::clone(&counters));
+        profiler.enter(Stage::Rewrite, 1);
+        assert_eq!(profiler.enter(Stage::Rewrite, 2), Stage::Rewrite);
+        profiler.enter(Stage::Other, 0);
+        profiler.end_loop(true, 30);
+        assert_eq!(counts(&counters, Stage::Rewrite), (10, 3, 1));
     }
 
     #[test]

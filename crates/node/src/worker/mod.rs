@@ -220,9 +220,10 @@ impl<P: Profile> Worker<P> {
                 }
             }
             for receiver in &mut self.receivers {
-                self.io.enter(Stage::EmptyPolls, 0);
+                self.io.enter(Stage::Receive, 0);
                 let received = receiver.queue.receive(&mut batch);
                 if received == 0 {
+                    self.io.amend(Stage::EmptyPolls, 0);
                     continue;
                 }
                 if receiver.cold {

@@ -78,6 +78,10 @@ fn packets_are_counted_by_stage_and_cycles_add_up() {
             assert!(stage.cycles > 0 && stage.time_stamps > 0, "{stage:?}");
         }
 
+        // Each of the bursts was found at one of four ports.
+        let stamps = |stage: &str| core.stages.iter().find(|stats| stats.stage == stage).unwrap().time_stamps;
+        assert!(stamps("rx") <= all && stamps("empty-polls") >= 2 * stamps("rx"), "{core:?}");
+
         // What was counted stays, and nothing more is.
         assert_eq!(
             set(&node, false),
