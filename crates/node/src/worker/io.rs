@@ -158,8 +158,12 @@ impl<P: Profile> WorkerIo<P> {
     #[inline]
     fn send_waiting(&mut self, port: usize) {
         let Some(io) = self.ports.get_mut(port) else { return };
-        let outer = self.profile.enter(Stage::Transmit, 0);
         let offered = io.waiting.len();
+        // All that waited went when the batch was full.
+        if offered == 0 {
+            return;
+        }
+        let outer = self.profile.enter(Stage::Transmit, 0);
         let capture =
             self.capture.as_mut().filter(|capture| capture.port.index() == port && capture.transmitted);
         let sent = match (&mut io.queue, capture) {
