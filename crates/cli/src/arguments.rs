@@ -172,7 +172,8 @@ pub(crate) enum NodeCommand {
     /// Change a setting of the node
     #[command(after_help = "Examples:
   sluice set dataplane ring-size rx 1024
-  sluice set dataplane flow-cache disabled")]
+  sluice set dataplane flow-cache disabled
+  sluice set dataplane profile enabled")]
     Set {
         #[command(subcommand)]
         what: Set,
@@ -256,7 +257,8 @@ pub(crate) enum Set {
     /// Settings of the data plane
     #[command(after_help = "Examples:
   sluice set dataplane ring-size tx 2048
-  sluice set dataplane flow-cache enabled")]
+  sluice set dataplane flow-cache enabled
+  sluice set dataplane profile enabled")]
     Dataplane {
         #[command(subcommand)]
         what: SetDataplane,
@@ -282,6 +284,15 @@ pub(crate) enum SetDataplane {
   sluice set dataplane flow-cache disabled")]
     FlowCache {
         /// Whether decisions are cached
+        state: Switch,
+    },
+    /// Attribute the workers' cycles to stages from now on, from zero, or stop doing so; traffic goes on
+    #[command(after_help = "Examples:
+  sluice set dataplane profile enabled
+  sluice get dataplane stages
+  sluice set dataplane profile disabled")]
+    Profile {
+        /// Whether cycles are attributed
         state: Switch,
     },
 }

@@ -88,6 +88,7 @@ fn get(what: Get, target: &Target, vrf: Option<u16>) -> Result<Answer, CliError>
             Some(DataplanePart::Cpu { part: CpuPart::Stats }) => Request::GetCpuStats,
             Some(DataplanePart::FlowCache { part: FlowCachePart::Config }) => Request::GetFlowCacheConfig,
             Some(DataplanePart::FlowCache { part: FlowCachePart::Stats }) => Request::GetFlowCacheStats,
+            Some(DataplanePart::Stages) => Request::GetStages,
         },
         Get::LogicalSwitches => Request::GetLogicalSwitches,
         Get::Workloads => Request::GetWorkloads,
@@ -141,6 +142,7 @@ fn setting(what: &SetDataplane) -> Result<Request, CliError> {
         SetDataplane::FlowCache { state } => {
             Request::SetFlowCache { enabled: matches!(state, Switch::Enabled) }
         }
+        SetDataplane::Profile { state } => Request::SetProfile { enabled: matches!(state, Switch::Enabled) },
     })
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn show(answer: &Answer) -> Result<Output, CliError> {
         Answer::CpuStats(answer) => dataplane::cpu_stats(answer),
         Answer::FlowCacheConfig(answer) => dataplane::flow_cache_config(answer),
         Answer::FlowCacheStats(answer) => dataplane::flow_cache_stats(answer),
+        Answer::Stages(answer) => dataplane::stages(answer),
         Answer::LogicalSwitches(answer) => overlay::logical_switches(answer),
         Answer::Workloads(answer) => overlay::workloads(answer),
         Answer::LogicalRouters(answer) => routing::logical_routers(answer),

@@ -39,6 +39,8 @@ fn settings_are_requests() {
         run("set dataplane flow-cache enabled --json"),
         "{\n  \"done\": \"the flow cache is enabled\"\n}\n"
     );
+    assert_eq!(run("set dataplane profile enabled"), "the profile is enabled\n");
+    assert_eq!(run("set dataplane profile disabled"), "the profile is disabled\n");
     assert_eq!(
         node.requests(),
         [
@@ -46,6 +48,8 @@ fn settings_are_requests() {
             Request::SetRingSize { direction: RingDirection::Tx, size: 4096 },
             Request::SetFlowCache { enabled: false },
             Request::SetFlowCache { enabled: true },
+            Request::SetProfile { enabled: true },
+            Request::SetProfile { enabled: false },
         ]
     );
 }

@@ -18,6 +18,7 @@ fn gets() -> Vec<(&'static str, Request)> {
         ("get dataplane cpu stats", Request::GetCpuStats),
         ("get dataplane flow-cache config", Request::GetFlowCacheConfig),
         ("get dataplane flow-cache stats", Request::GetFlowCacheStats),
+        ("get dataplane stages", Request::GetStages),
         ("get logical-switches", Request::GetLogicalSwitches),
         ("get workloads", Request::GetWorkloads),
         ("get logical-routers", Request::GetLogicalRouters),
@@ -145,6 +146,7 @@ fn an_empty_node_says_so_in_words() {
         Reaction::Line(match request {
             Request::GetLogicalSwitches => r#"{"answer":{"logical_switches":[]}}"#,
             Request::GetRoute { .. } => r#"{"answer":{"routes":[]}}"#,
+            Request::GetStages => r#"{"answer":{"stages":{"profile":false,"cores":[]}}}"#,
             Request::GetTunnelPorts => r#"{"answer":{"tunnel_ports":[]}}"#,
             _ => r#"{"answer":{"drops":[]}}"#,
         })
@@ -153,6 +155,10 @@ fn an_empty_node_says_so_in_words() {
         ("get logical-switches", "The node has no segments.\n"),
         ("get route", "The node has no gateways.\n"),
         ("get tunnel-ports", "The node has no tunnels: no workload is on another node.\n"),
+        (
+            "get dataplane stages",
+            "No cycles were attributed; 'set dataplane profile enabled' begins with it.\n",
+        ),
         ("get drops", "No packet was dropped.\n"),
         ("get drops --json", "[]\n"),
     ] {

@@ -28,6 +28,8 @@ pub enum Answer {
     FlowCacheConfig(FlowCacheConfig),
     /// To [`crate::Request::GetFlowCacheStats`].
     FlowCacheStats(Vec<FlowCacheStats>),
+    /// To [`crate::Request::GetStages`].
+    Stages(Stages),
     /// To [`crate::Request::GetLogicalSwitches`].
     LogicalSwitches(Vec<LogicalSwitch>),
     /// To [`crate::Request::GetWorkloads`].
@@ -215,6 +217,45 @@ pub struct FlowCacheStats {
     pub skipped: u64,
     /// Distinct rewrites that the flows share.
     pub rewrites: u64,
+}
+
+/// Cycles of the workers by stage of the data path, since the profile began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    /// Whether cycles are attributed now. If not, the counts are those of the last profile.
+    pub profile: bool,
+    /// The workers' counts; none where there was no profile since the data plane was started.
+    pub cores: Vec<CoreStages>,
+}
+
+/// Cycles of one worker by stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoreStages {
+    /// The core.
+    pub core: u16,
+    /// Cycles (of the time stamp counter) of polls that found packets or commands.
+    pub busy_cycles: u64,
+    /// What the stages leave of them: attributed to none.
+    pub other_cycles: u64,
+    /// What one time stamp costs in cycles, as measured when the profile began.
+    pub time_stamp_cycles: u64,
+    /// Every stage, in the order in which a packet passes them.
+    pub stages: Vec<StageStats>,
+}
+
+/// Counts of one stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageStats {
+    /// The stage, as `flow-cache`.
+    pub stage: String,
+    /// Cycles, those of its time stamps among them.
+    pub cycles: u64,
+    /// Packets that passed it, each as often as it did.
+    pub packets: u64,
+    /// Time stamps: one a batch, or one a packet in the stages of packets that have to be decided.
+    pub time_stamps: u64,
+    /// What belongs to it.
+    pub description: String,
 }
 
 /// A segment or transit segment.

@@ -19,6 +19,8 @@ pub enum Request {
     GetFlowCacheConfig,
     /// Counts of the flow cache by core: [`crate::Answer::FlowCacheStats`].
     GetFlowCacheStats,
+    /// Cycles by stage of the data path, by core: [`crate::Answer::Stages`].
+    GetStages,
     /// Segments and transit segments: [`crate::Answer::LogicalSwitches`].
     GetLogicalSwitches,
     /// Workloads on this node and on others: [`crate::Answer::Workloads`].
@@ -60,6 +62,12 @@ pub enum Request {
     /// Turns the flow cache on or off at once: [`crate::Answer::Done`].
     SetFlowCache {
         /// Whether decisions are cached.
+        enabled: bool,
+    },
+    /// Begins to attribute the workers' cycles to stages, from zero, or ends it: [`crate::Answer::Done`]. It costs cycles while it is on, and none
+    /// while it is off.
+    SetProfile {
+        /// Whether cycles are attributed.
         enabled: bool,
     },
     /// Closes and opens all ports; traffic is interrupted: [`crate::Answer::Done`].

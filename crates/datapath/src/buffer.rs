@@ -7,6 +7,7 @@
 use sluice_intent::plan::PortIndex;
 
 use crate::drops::DropReason;
+use crate::profile::Profile;
 use crate::punt::Punt;
 
 /// Packets that a batch holds at most.
@@ -43,8 +44,8 @@ pub trait PacketBuffer: Sized {
     fn extend_back(&mut self, count: usize) -> Option<&mut [u8]>;
 }
 
-/// What the engine needs of its surroundings while it processes a batch.
-pub trait Transmit<B: PacketBuffer> {
+/// What the engine needs of its surroundings while it processes a batch. As a [`Profile`] they are told which stage it is in.
+pub trait Transmit<B: PacketBuffer>: Profile {
     /// Takes a frame that leaves through `port`.
     fn transmit(&mut self, port: PortIndex, buffer: B);
 

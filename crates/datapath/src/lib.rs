@@ -26,6 +26,7 @@ pub mod neighbor;
 mod parse;
 mod pipeline;
 mod prefetch;
+pub mod profile;
 pub mod punt;
 mod respond;
 mod rewrite;

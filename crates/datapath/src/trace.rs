@@ -17,6 +17,7 @@ use crate::neighbor::NeighborTable;
 use crate::parse::{Entrance, Parsed, RecentTunnels};
 use crate::pipeline::trace::{Recorder, Step};
 use crate::pipeline::{Decision, View, decide};
+use crate::profile::Profile;
 use crate::punt::{Punt, PuntKind};
 use crate::respond::icmp;
 use crate::rewrite::{Egress, Ethernet, Rewrite};
@@ -181,6 +182,8 @@ impl Sink {
         }
     }
 }
+
+impl Profile for Sink {}
 
 impl Transmit<HeapBuffer> for Sink {
     fn transmit(&mut self, port: PortIndex, buffer: HeapBuffer) {

@@ -5,12 +5,13 @@ use clap::{Subcommand, ValueEnum};
 /// A part of a node's state.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Get {
-    /// Rings, cores, packet memory and devices; below it the load of the cores and the flow cache
+    /// Rings, cores, packet memory and devices; below it the load of the cores, the flow cache and the stages
     #[command(after_help = "Examples:
   sluice get dataplane
   sluice 'get dataplane | find ring'
   sluice get dataplane cpu stats
-  sluice get dataplane flow-cache stats")]
+  sluice get dataplane flow-cache stats
+  sluice get dataplane stages")]
     Dataplane {
         #[command(subcommand)]
         part: Option<DataplanePart>,
@@ -116,6 +117,13 @@ pub(crate) enum DataplanePart {
         #[command(subcommand)]
         part: FlowCachePart,
     },
+    /// Cycles of the workers by stage, from receiving to sending, while the profile is on
+    #[command(after_help = "Examples:
+  sluice set dataplane profile enabled
+  sluice get dataplane stages
+  sluice 'get dataplane stages | find rx'
+  sluice get dataplane stages --json")]
+    Stages,
 }
 
 /// What of the cores.

@@ -197,7 +197,7 @@ mod tests {
     fn commands_are_offered_at_every_depth() {
         assert_eq!(offered("", "s"), ["schema", "set", "start"]);
         assert_eq!(offered("get ", "log"), ["logical-routers", "logical-switches"]);
-        assert_eq!(offered("get dataplane ", ""), ["cpu", "flow-cache"]);
+        assert_eq!(offered("get dataplane ", ""), ["cpu", "flow-cache", "stages"]);
         assert_eq!(offered("set dataplane flow-cache ", ""), ["disabled", "enabled"]);
         assert_eq!(offered("set dataplane ring-size rx ", ""), ["1024", "2048", "4096", "512"]);
         assert_eq!(offered("trace from vm-1 ", ""), ["to"]);

@@ -1,9 +1,9 @@
-//! Rings, cores, packet memory, devices and the flow cache.
+//! Rings, cores, packet memory, devices, the flow cache and the stages.
 //!
 //! Field names are those of the node CLI of NSX. Its data plane has two caches, for single flows (micro) and for patterns of flows (mega);
 //! ours holds single flows, so its size and state stand under the micro names.
 
-use sluice_control::{CpuStats, Dataplane, Device, FlowCacheConfig, FlowCacheStats};
+use sluice_control::{CoreStages, CpuStats, Dataplane, Device, FlowCacheConfig, FlowCacheStats, Stages};
 
 use crate::output::{Block, Column, Kind, Table, thousands};
 
@@ -116,6 +116,62 @@ pub(super) fn flow_cache_stats(cores: &[FlowCacheStats]) -> Vec<Block> {
         ]
     });
     vec![Block::Table(Table::new(&COLUMNS, rows, "No worker runs."))]
+}
+
+pub(super) fn stages(stages: &Stages) -> Vec<Block> {
+    if stages.cores.is_empty() {
+        let sentence = "No cycles were attributed; 'set dataplane profile enabled' begins with it.";
+        return vec![Block::Text(sentence.to_owned())];
+    }
+    let mut blocks = Vec::new();
+    if !stages.profile {
+        blocks.push(Block::Text("The profile is disabled; this is what it counted.".to_owned()));
+    }
+    blocks.extend(stages.cores.iter().flat_map(core_stages));
+    blocks
+}
+
+/// The stages that something was counted in, and below them what none of them claims.
+fn core_stages(core: &CoreStages) -> [Block; 3] {
+    const COLUMNS: [Column; 6] = [
+        Column("Stage", Kind::Whole),
+        Column("Cycles", Kind::Number),
+        Column("Share (%)", Kind::Number),
+        Column("Packets", Kind::Number),
+        Column("Cycles/packet", Kind::Number),
+        Column("Time stamps", Kind::Number),
+    ];
+    let share = |cycles: u64| match core.busy_cycles {
+        0 => String::new(),
+        busy => format!("{:.2}", cycles as f64 / busy as f64 * 100.0),
+    };
+    let each = |cycles: u64, packets: u64| match packets {
+        0 => String::new(),
+        packets => format!("{:.1}", cycles as f64 / packets as f64),
+    };
+    let counted = core.stages.iter().filter(|stage| stage.time_stamps > 0).map(|stage| {
+        [
+            stage.stage.clone(),
+            thousands(stage.cycles),
+            share(stage.cycles),
+            thousands(stage.packets),
+            each(stage.cycles, stage.packets),
+            thousands(stage.time_stamps),
+        ]
+    });
+    let whole = |name: &str, cycles: u64| {
+        [name.to_owned(), thousands(cycles), share(cycles), String::new(), String::new(), String::new()]
+    };
+    let rest = [whole("other", core.other_cycles), whole("busy", core.busy_cycles)];
+    let cost = format!(
+        "Each time stamp cost about {} cycles, which its stage contains.",
+        thousands(core.time_stamp_cycles)
+    );
+    [
+        Block::Heading(format!("Core {}", core.core)),
+        Block::Table(Table::new(&COLUMNS, counted.chain(rest), "No packet came.")),
+        Block::Text(cost),
+    ]
 }
 
 fn on_off(enabled: bool) -> String {

@@ -12,6 +12,7 @@ pub(crate) fn reply(request: &Request) -> Reply {
             Answer::FlowCacheConfig(FlowCacheConfig { enabled: true, size: 262_144, idle_timeout_s: 30 })
         }
         Request::GetFlowCacheStats => Answer::FlowCacheStats(flow_cache_stats()),
+        Request::GetStages => Answer::Stages(stages()),
         Request::GetLogicalSwitches => Answer::LogicalSwitches(logical_switches()),
         Request::GetWorkloads => Answer::Workloads(workloads()),
         Request::GetLogicalRouters => Answer::LogicalRouters(logical_routers()),
@@ -58,6 +59,10 @@ pub(crate) fn reply(request: &Request) -> Reply {
         Request::SetFlowCache { enabled } => {
             let state = if *enabled { "enabled" } else { "disabled: every packet is decided afresh" };
             Answer::Done(format!("the flow cache is {state}"))
+        }
+        Request::SetProfile { enabled } => {
+            let state = if *enabled { "enabled" } else { "disabled" };
+            Answer::Done(format!("the profile is {state}"))
         }
         Request::RestartDataplane => Answer::Done("the data plane was restarted".into()),
         Request::Apply { .. } => Answer::Applied(Applied {
@@ -151,6 +156,30 @@ fn flow_cache_stats() -> Vec<FlowCacheStats> {
         skipped: 0,
         rewrites: 4,
     }]
+}
+
+fn stages() -> Stages {
+    let stage = |stage: &str, cycles, packets, time_stamps| StageStats {
+        stage: stage.into(),
+        cycles,
+        packets,
+        time_stamps,
+        description: format!("What {stage} does."),
+    };
+    let core = |core, other_cycles, stages: Vec<StageStats>| CoreStages {
+        core,
+        busy_cycles: stages.iter().map(|stage| stage.cycles).sum::<u64>() + other_cycles,
+        other_cycles,
+        time_stamp_cycles: 23,
+        stages,
+    };
+    let stages = vec![
+        stage("rx", 41_000_000, 1_000_000, 15_625),
+        stage("parse", 20_500_000, 1_000_000, 15_625),
+        stage("tier-0", 0, 0, 0),
+        stage("tx", 38_765_432, 999_999, 15_700),
+    ];
+    Stages { profile: true, cores: vec![core(1, 1_234_568, stages), core(2, 0, Vec::new())] }
 }
 
 fn logical_switches() -> Vec<LogicalSwitch> {

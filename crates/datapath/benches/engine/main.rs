@@ -3,9 +3,11 @@
 //! `cargo bench -p sluice-datapath` prints two tables: each direction with the cache on and off, and a growing number of flows with what
 //! they need of memory. Packets are 60-byte frames (74 bytes with IPv6) in heap memory; I/O is not in the figures. What a table compares
 //! is measured in turns, round by round, and a ratio is the median of the rounds' ratios, so that whatever else the machine does strikes both
-//! sides. `cargo bench -p sluice-datapath --bench engine -- --help` tells the arguments.
+//! sides. With `--profile` it prints instead where the cycles of each direction go, stage by stage.
+//! `cargo bench -p sluice-datapath --bench engine -- --help` tells the arguments.
 
 mod fixture;
+mod stages;
 mod subject;
 
 use std::path::PathBuf;
@@ -13,14 +15,19 @@ use std::path::PathBuf;
 use clap::Parser;
 use serde::Serialize;
 use sluice_datapath::buffer::BATCH;
+use sluice_datapath::profile::Unprofiled;
 
 use fixture::Direction;
+use stages::{Case, StageRow};
 use subject::{Round, Subject};
 
 /// Rounds that the packets of a row are divided into.
 const ROUNDS: usize = 16;
 /// Flows of the rows that compare the cache on and off.
 const FLOWS: usize = 1_280;
+/// Every direction.
+const DIRECTIONS: [Direction; 4] =
+    [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6];
 /// Numbers of flows that are compared with [`FLOWS`].
 const MANY_FLOWS: [usize; 3] = [16_384, 262_144, 1_900_000];
 
@@ -44,6 +51,9 @@ struct Selection {
     /// Without the large numbers of flows.
     #[arg(long)]
     quick: bool,
+    /// Where the cycles go, stage by stage, in place of the other tables; measuring that costs cycles of its own.
+    #[arg(long)]
+    profile: bool,
     /// Packets of each row, rounded up to whole batches in every round.
     #[arg(long, default_value_t = 4 << 20, value_parser = clap::value_parser!(u32).range(1..))]
     packets: u32,
@@ -71,8 +81,9 @@ impl Selection {
     /// Measures subjects in turns. The ratio of each is that of the first one's cycles to its own, round by round.
     fn compare(&self, wanted: &[(Direction, usize, bool)]) -> std::io::Result<Vec<Row>> {
         let wanted = wanted.iter().filter(|(direction, flows, cache)| self.wants(*direction, *flows, *cache));
-        let subjects: std::io::Result<Vec<Subject>> =
-            wanted.map(|(direction, flows, cache)| Subject::new(*direction, *flows, *cache)).collect();
+        let subjects: std::io::Result<Vec<Subject>> = wanted
+            .map(|(direction, flows, cache)| Subject::new(*direction, *flows, *cache, Unprofiled))
+            .collect();
         let mut subjects = subjects?;
         let mut rounds: Vec<Vec<Round>> = subjects.iter().map(|_| Vec::with_capacity(ROUNDS)).collect();
         for _ in 0..ROUNDS {
@@ -112,7 +123,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// Each direction with the cache off and on, the latter with what it saves.
 fn cache_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
     let mut all = Vec::new();
-    for direction in [Direction::Encap, Direction::Decap, Direction::EncapIpv6, Direction::DecapIpv6] {
+    for direction in DIRECTIONS {
         let mut rows = selection.compare(&[(direction, FLOWS, false), (direction, FLOWS, true)])?;
         let compared = rows.len() == 2;
         for row in &mut rows {
@@ -121,6 +132,18 @@ fn cache_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
         all.append(&mut rows);
     }
     Ok(all)
+}
+
+/// Each direction with the cache off and on, stage by stage.
+fn stage_rows(selection: &Selection) -> std::io::Result<Vec<StageRow>> {
+    let all = DIRECTIONS.into_iter().flat_map(|direction| [false, true].map(|cache| (direction, cache)));
+    let wanted = all.filter(|(direction, cache)| selection.wants(*direction, FLOWS, *cache));
+    let cases = wanted.map(|(direction, cache)| Case::new(direction, FLOWS, cache));
+    let mut cases = cases.collect::<std::io::Result<Vec<Case>>>()?;
+    for _ in 0..ROUNDS {
+        cases.iter_mut().for_each(|case| case.round(selection.round()));
+    }
+    Ok(cases.iter().flat_map(Case::rows).collect())
 }
 
 /// Few flows and many, each with its rate against that with the fewest.
@@ -171,13 +194,23 @@ fn print(title: &str, ratio: &str, rows: &[Row]) {
 
 fn main() -> std::io::Result<()> {
     let selection = Selection::parse();
+    if selection.profile {
+        let rows = stage_rows(&selection)?;
+        stages::print(&rows);
+        return write(&selection, &rows);
+    }
     let mut rows = cache_rows(&selection)?;
     print("With the flow cache and without", "saved", &rows);
     let flows = flow_rows(&selection)?;
     print("Few flows and many, each packet of another flow than the one before", "rate", &flows);
     rows.extend(flows);
-    if let Some(path) = &selection.json {
-        std::fs::write(path, serde_json::to_string_pretty(&rows)?)?;
+    write(&selection, &rows)
+}
+
+/// Writes the rows to the file that is to have them, if one is.
+fn write(selection: &Selection, rows: &[impl Serialize]) -> std::io::Result<()> {
+    match &selection.json {
+        Some(path) => std::fs::write(path, serde_json::to_string_pretty(rows)?),
+        None => Ok(()),
     }
-    Ok(())
 }

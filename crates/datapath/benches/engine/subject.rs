@@ -8,6 +8,7 @@ use sluice_datapath::buffer::{BATCH, PacketBuffer, Transmit};
 use sluice_datapath::counters::{EngineCounters, LogicalCounters};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::engine::{Engine, EngineConfig};
+use sluice_datapath::profile::{Profile, Stage, Unprofiled};
 use sluice_datapath::punt::Punt;
 use sluice_datapath::time::Timestamp;
 use sluice_intent::plan::PortIndex;
@@ -59,14 +60,26 @@ impl PacketBuffer for Slot {
     }
 }
 
-/// Takes the packets back for the next batch.
-#[derive(Default)]
-struct Sink {
+/// Takes the packets back for the next batch, and tells a profile of the stages.
+struct Sink<P> {
     pool: ArrayVec<Slot, BATCH>,
     sent: u64,
+    profile: P,
 }
 
-impl Transmit<Slot> for Sink {
+impl<P: Profile> Profile for Sink<P> {
+    #[inline(always)]
+    fn enter(&mut self, stage: Stage, packets: usize) -> Stage {
+        self.profile.enter(stage, packets)
+    }
+
+    #[inline(always)]
+    fn amend(&mut self, stage: Stage, packets: usize) {
+        self.profile.amend(stage, packets);
+    }
+}
+
+impl<P: Profile> Transmit<Slot> for Sink<P> {
     #[inline]
     fn transmit(&mut self, _: PortIndex, buffer: Slot) {
         self.sent += 1;
@@ -94,7 +107,7 @@ pub(crate) struct Round {
 }
 
 /// An engine that has seen each of its flows.
-pub(crate) struct Subject {
+pub(crate) struct Subject<P = Unprofiled> {
     pub(crate) direction: Direction,
     pub(crate) flows: usize,
     pub(crate) cache: bool,
@@ -104,13 +117,13 @@ pub(crate) struct Subject {
     counters: Arc<EngineCounters>,
     frames: Frames,
     next: usize,
-    sink: Sink,
+    sink: Sink<P>,
     clock: Clock,
 }
 
-impl Subject {
+impl<P: Profile> Subject<P> {
     /// Makes the engine and sends it every flow twice.
-    pub(crate) fn new(direction: Direction, flows: usize, cache: bool) -> std::io::Result<Self> {
+    pub(crate) fn new(direction: Direction, flows: usize, cache: bool, profile: P) -> std::io::Result<Self> {
         let frames = fixture::frames(direction, flows);
         let before = resident()?;
         let snapshot = Arc::new(fixture::snapshot());
@@ -123,8 +136,8 @@ impl Subject {
             idle_timeout: 60,
         };
         let engine = Engine::new(config, snapshot, neighbors, Arc::clone(&counters), logical)?;
-        let mut sink = Sink::default();
-        sink.pool.extend((0..BATCH).map(|_| Slot::new()));
+        let pool = (0..BATCH).map(|_| Slot::new()).collect();
+        let sink = Sink { pool, sent: 0, profile };
         let (next, clock) = (0, Clock::new());
         let mut subject =
             Self { direction, flows, cache, memory: 0, engine, counters, frames, next, sink, clock };
@@ -159,7 +172,9 @@ impl Subject {
             }
             let start = self.clock.raw();
             self.engine.process(self.direction.port(), &mut batch, Timestamp::from_secs(1), &mut self.sink);
-            cycles += self.clock.raw() - start;
+            let taken = self.clock.raw() - start;
+            self.sink.profile.end_loop(true, taken);
+            cycles += taken;
         }
         cycles
     }

@@ -23,6 +23,7 @@ use crate::flow_cache::FlowCache;
 use crate::neighbor::NeighborTable;
 use crate::parse::{Entrance, Parsed, RecentTunnels};
 use crate::pipeline::View;
+use crate::profile::Stage;
 use crate::rewrite::compiled::Compiled;
 use crate::rewrite::table::{RewriteRef, RewriteTable};
 use crate::rewrite::{Egress, Rewrite};
@@ -203,10 +204,13 @@ impl Engine {
         let prepared = &mut scratch[..batch.len()];
         state.now = now;
         state.counters.received.add(batch.len() as u64);
+        let outer = io.enter(Stage::Parse, batch.len());
         state.prepare(port, batch, prepared);
         if state.cache_enabled {
+            io.enter(Stage::FlowCache, batch.len());
             state.look_up(prepared);
         }
+        io.enter(Stage::Rewrite, 0);
         let mut hits = 0;
         for (mut buffer, packet) in batch.drain(..).zip(prepared) {
             if let Some(reference) = packet.outcome.rewrite()
@@ -223,7 +227,9 @@ impl Engine {
                 state.miss(port, packet, buffer, io);
             }
         }
-        state.counters.cache_hits.add(hits);
+        io.amend(Stage::Rewrite, hits);
+        io.enter(outer, 0);
+        state.counters.cache_hits.add(hits as u64);
     }
 
     /// Sends a packet that a gateway of this node originates: an Ethernet frame whose MAC addresses do not matter.
@@ -235,7 +241,9 @@ impl Engine {
         io: &mut T,
     ) {
         self.state.now = now;
+        let outer = io.enter(Stage::Answer, 1);
         self.state.originate(RouterId(gateway.0), buffer, io);
+        io.enter(outer, 0);
     }
 
     /// Brings the shared counters up to date and forgets what is out of use, a bounded part at each call. Workers call it every few

@@ -8,8 +8,9 @@ use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::flow_cache::Inserted;
 use crate::parse::{self, Parsed};
-use crate::pipeline::trace::{Silent, Step, Tracer};
+use crate::pipeline::trace::{Profiled, Silent, Step, Tracer};
 use crate::pipeline::{Decision, decide, switch};
+use crate::profile::{Profile, Stage};
 use crate::punt::{Entry, Punt, PuntKind};
 use crate::respond::arp::Answer;
 use crate::respond::{self, arp, fragment, icmp, nd};
@@ -42,51 +43,83 @@ impl State {
         &mut self,
         port: PortIndex,
         packet: &Prepared,
+        buffer: B,
+        io: &mut T,
+    ) {
+        self.take_miss(port, packet, buffer, io);
+        // Its batch is being replayed.
+        io.enter(Stage::Rewrite, 0);
+    }
+
+    /// The same, and leaves the profile in whichever stage came last.
+    #[inline(always)]
+    fn take_miss<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        port: PortIndex,
+        packet: &Prepared,
         mut buffer: B,
         io: &mut T,
     ) {
-        if let Some(port) = self.replay_cached(packet, &mut buffer) {
+        if let Some(port) = self.replay_cached(packet, &mut buffer, io) {
             return io.transmit(port, buffer);
         }
+        io.enter(Stage::Ingress, 1);
         let Prepared { parsed, flow_hash, table_hash, .. } = *packet;
         self.counters.cache_misses.add(1);
         if is_unmarkable(buffer.data(), &parsed) {
             return self.discard(DropReason::CongestionUnmarkable, buffer, io);
         }
         let slow = Slow { entry: Entry::Port(port), parsed, flow_hash, buffer };
-        if let Decision::Forward(rewrite) = decide(self.view(), &parsed.key, None, &mut Silent) {
-            let cached = self.remember(&rewrite, &parsed.key, table_hash);
+        if let Decision::Forward(rewrite) = decide(self.view(), &parsed.key, None, &mut Profiled(io)) {
+            let cached = self.remember(&rewrite, &parsed.key, table_hash, io);
             return self.forward(&rewrite, cached, slow, io);
         }
         // What a router further on would say, a packet that does not live until there is not told.
-        let decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Silent);
+        let decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Profiled(io));
+        io.enter(Stage::Answer, 1);
         self.carry_out(decision, slow, io);
     }
 
     /// Looks a packet up once more, and returns the port that it leaves through: a flow that begins with a burst is decided for its first packet,
     /// and by now the others find it. They count as hits.
-    fn replay_cached<B: PacketBuffer>(&mut self, packet: &Prepared, buffer: &mut B) -> Option<PortIndex> {
+    fn replay_cached<B: PacketBuffer>(
+        &mut self,
+        packet: &Prepared,
+        buffer: &mut B,
+        profile: &mut impl Profile,
+    ) -> Option<PortIndex> {
         if !self.cache_enabled {
             return None;
         }
+        profile.enter(Stage::FlowCache, 0);
         let mut table = self.cache.table(self.now.as_secs());
         let reference = table.lookup(&packet.parsed.key, packet.table_hash)?;
         let rewrite = self.rewrites.get(reference)?;
+        profile.enter(Stage::Rewrite, 0);
         let port = replay(rewrite, buffer, &packet.parsed, packet.flow_hash).ok()?;
+        profile.amend(Stage::Rewrite, 1);
         self.counters.cache_hits.add(1);
         Some(port)
     }
 
     /// Puts a decision into the cache, if it is on and the rewrite has room.
-    fn remember(&mut self, rewrite: &Rewrite, key: &FlowKey, table_hash: u64) -> Option<RewriteRef> {
+    fn remember(
+        &mut self,
+        rewrite: &Rewrite,
+        key: &FlowKey,
+        table_hash: u64,
+        profile: &mut impl Profile,
+    ) -> Option<RewriteRef> {
         if !self.cache_enabled {
             return None;
         }
+        profile.enter(Stage::Compile, 1);
         let second = self.now.as_secs();
         let Some(reference) = self.rewrites.intern(rewrite, &self.snapshot, second) else {
             self.counters.cache_skips.add(1);
             return None;
         };
+        profile.enter(Stage::Insert, 1);
         let seed = self.snapshot.seed();
         let hash_of = |key: &FlowKey| key.table_hash(key.flow_hash(seed));
         self.counters.cache_insertions.add(1);
@@ -140,16 +173,24 @@ impl State {
         io: &mut T,
     ) {
         let sent = match cached.and_then(|reference| self.rewrites.get(reference)) {
-            Some(compiled) => replay(compiled, &mut slow.buffer, &slow.parsed, slow.flow_hash),
+            Some(compiled) => {
+                io.enter(Stage::Rewrite, 0);
+                replay(compiled, &mut slow.buffer, &slow.parsed, slow.flow_hash)
+            }
             None => {
+                io.enter(Stage::Compile, 1);
                 let mut compiled = Compiled::new(rewrite, &self.snapshot);
+                io.enter(Stage::Rewrite, 0);
                 let sent = replay(&mut compiled, &mut slow.buffer, &slow.parsed, slow.flow_hash);
                 super::account(&self.logical, rewrite, &compiled);
                 sent
             }
         };
         match sent {
-            Ok(port) => io.transmit(port, slow.buffer),
+            Ok(port) => {
+                io.amend(Stage::Rewrite, 1);
+                io.transmit(port, slow.buffer);
+            }
             Err(Refused::TtlExpired) => self.ttl_expired(slow, io),
             Err(Refused::TooBig) => self.too_big(rewrite, slow, io),
             Err(refused) => self.discard(reason(refused), slow.buffer, io),
@@ -158,6 +199,7 @@ impl State {
 
     /// Decides again with the packet's own time to live, to find the router in which it runs out.
     fn ttl_expired<B: PacketBuffer, T: Transmit<B>>(&mut self, slow: Slow<B>, io: &mut T) {
+        io.enter(Stage::Answer, 1);
         match decide(self.view(), &slow.parsed.key, slow.ttl(), &mut Silent) {
             expired @ Decision::TtlExpired { .. } => self.carry_out(expired, slow, io),
             _ => self.discard(DropReason::TtlExpired, slow.buffer, io),
@@ -166,6 +208,7 @@ impl State {
 
     /// Fragments the packet, or tells the sender the MTU. The time to live comes first (RFC 1812 section 5.2.1.2).
     fn too_big<B: PacketBuffer, T: Transmit<B>>(&mut self, rewrite: &Rewrite, slow: Slow<B>, io: &mut T) {
+        io.enter(Stage::Answer, 1);
         let mut last = LastRouter(None);
         let decision = decide(self.view(), &slow.parsed.key, slow.ttl(), &mut last);
         if let Decision::TtlExpired { .. } = decision {
@@ -224,6 +267,7 @@ impl State {
             copies += 1;
             let copy = Slow { entry: slow.entry, parsed: slow.parsed, flow_hash: slow.flow_hash, buffer };
             self.forward(&rewrite, None, copy, io);
+            io.enter(Stage::Answer, 0);
         }
         if copies == 0 {
             self.discard(DropReason::NoReceiver, slow.buffer, io);

@@ -9,6 +9,7 @@ use super::{Decision, View};
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::neighbor::NeighborKey;
+use crate::profile::Stage;
 use crate::rewrite::{Egress, Ethernet, Header, Rewrite};
 use crate::snapshot::router::{Hop, HopVia, Router, Target};
 use crate::snapshot::segment::{Addresses, Place};
@@ -55,6 +56,7 @@ pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut im
     let mut way = Way { view, key, router: start.router, arrival: start.arrival, hops: 0 };
     for passed in 0..MAX_ROUTERS {
         let router = view.snapshot.router(way.router);
+        tracer.enter(if router.is_tier0 { Stage::Tier0 } else { Stage::Tier1 });
         let route = router.lookup(destination);
         tracer.step(|| Step::Route { router: way.router, arrival: way.arrival, route: route.cloned() });
         if route.is_some_and(|route| route.target == Target::Local) {
@@ -105,6 +107,9 @@ impl Way<'_> {
 
     /// One of several equal ways, by the flow's hash: all packets of a flow take the same.
     fn choose<'a, T>(&self, ways: &'a [T], tracer: &mut impl Tracer) -> Option<&'a T> {
+        if ways.len() > 1 {
+            tracer.enter(Stage::EqualCost);
+        }
         let chosen = self.key.way(self.view.snapshot.seed(), ways.len());
         if ways.len() > 1 {
             tracer.step(|| Step::EqualCost { chosen, of: ways.len() });
@@ -114,6 +119,7 @@ impl Way<'_> {
 
     /// To the workload with `address` on a segment.
     fn to_segment(&self, id: SegmentId, address: IpAddr, tracer: &mut impl Tracer) -> Decision {
+        tracer.enter(Stage::Switch);
         let segment = self.view.snapshot.segment(id);
         let Some((mac, place)) = segment.workloads.get(&address) else {
             return self.unreachable(DropReason::UnknownWorkload);
@@ -140,6 +146,7 @@ impl Way<'_> {
         address: IpAddr,
         tracer: &mut impl Tracer,
     ) -> Decision {
+        tracer.enter(Stage::Neighbor);
         let Some(interface) = router.interfaces.get(usize::from(interface)) else {
             return self.unreachable(DropReason::NoRoute);
         };
@@ -153,6 +160,7 @@ impl Way<'_> {
 
     /// Through a tunnel, to the owner of `mac` on the far side.
     fn to_tunnel(&self, id: TunnelId, mac: MacAddr, mtu: u16, tracer: &mut impl Tracer) -> Decision {
+        tracer.enter(Stage::Tunnel);
         let tunnel = self.view.snapshot.tunnel(id);
         let resolved = self.view.neighbors.resolve(&tunnel.next_hop);
         tracer.step(|| Step::Neighbor { key: tunnel.next_hop, mac: resolved.map(|(_, mac)| mac) });

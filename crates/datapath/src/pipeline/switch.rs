@@ -6,6 +6,7 @@ use super::trace::{Step, Tracer};
 use super::{Decision, View, is_neighbor_protocol, route};
 use crate::drops::DropReason;
 use crate::flow::{FlowKey, PRIORITY_TAG};
+use crate::profile::Stage;
 use crate::rewrite::{Egress, Ethernet, Rewrite};
 use crate::snapshot::segment::Place;
 use crate::snapshot::{IngressKind, SegmentId};
@@ -19,6 +20,7 @@ pub(super) fn from_segment(
     ttl: Option<u8>,
     tracer: &mut impl Tracer,
 ) -> Decision {
+    tracer.enter(Stage::Switch);
     let segment = view.snapshot.segment(id);
     let destination = key.destination_mac();
     if key.source_mac().is_multicast() {
@@ -67,6 +69,9 @@ pub(crate) fn to_mac(
     match view.snapshot.segment(id).macs.get(&destination) {
         Some(place) => {
             tracer.step(|| Step::Switch { segment: id, destination, place: *place });
+            if let Place::Remote(_) = place {
+                tracer.enter(Stage::Tunnel);
+            }
             bridge(view, key, from, *place)
         }
         None if destination == MacAddr([0; 6]) => Decision::Drop(DropReason::Malformed),

@@ -1,8 +1,9 @@
-//! What the pipeline did with a packet, step by step, for the operator who asks.
+//! What the pipeline did with a packet, step by step, for the operator who asks; and where its stages begin, for a profile.
 
 use sluice_wire::MacAddr;
 
 use crate::neighbor::NeighborKey;
+use crate::profile::{Profile, Stage};
 use crate::snapshot::router::Route;
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{IngressKind, RouterId, SegmentId};
@@ -11,6 +12,10 @@ use crate::snapshot::{IngressKind, RouterId, SegmentId};
 pub(crate) trait Tracer {
     /// Takes a step; the closure is not called where nobody looks.
     fn step(&mut self, step: impl FnOnce() -> Step);
+
+    /// A stage begins.
+    #[inline(always)]
+    fn enter(&mut self, _: Stage) {}
 }
 
 /// Nobody looks: costs nothing.
@@ -19,6 +24,19 @@ pub(crate) struct Silent;
 impl Tracer for Silent {
     #[inline(always)]
     fn step(&mut self, _: impl FnOnce() -> Step) {}
+}
+
+/// Tells a profile of the stages. Nobody looks at the steps.
+pub(crate) struct Profiled<'a, P>(pub(crate) &'a mut P);
+
+impl<P: Profile> Tracer for Profiled<'_, P> {
+    #[inline(always)]
+    fn step(&mut self, _: impl FnOnce() -> Step) {}
+
+    #[inline(always)]
+    fn enter(&mut self, stage: Stage) {
+        self.0.enter(stage, 1);
+    }
 }
 
 /// Keeps every step.

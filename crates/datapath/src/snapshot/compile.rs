@@ -287,6 +287,7 @@ impl Compiler<'_> {
         Router {
             name: gateway.name.clone(),
             gateway: sluice_intent::plan::GatewayIndex(id.0),
+            is_tier0: matches!(gateway.tier, Tier::Tier0 { .. }),
             v4: table(true),
             v6: table(false),
             routes: routes.0,

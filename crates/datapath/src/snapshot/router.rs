@@ -26,6 +26,7 @@ impl RouterId {
 pub struct Router {
     pub(crate) name: String,
     pub(crate) gateway: GatewayIndex,
+    pub(crate) is_tier0: bool,
     pub(crate) v4: Lpm,
     pub(crate) v6: Lpm,
     pub(crate) routes: Vec<Route>,

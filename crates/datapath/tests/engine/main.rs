@@ -5,6 +5,7 @@ mod common;
 mod counts;
 mod differential;
 mod flows;
+mod profile;
 mod reference;
 mod regressions;
 mod trio;

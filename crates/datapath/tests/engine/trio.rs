@@ -1,4 +1,4 @@
-//! The engine against itself without its cache, and both against the [reference](crate::reference).
+//! The engine against itself without its cache, and both against the [reference](crate::reference); with a profile and without in turns.
 
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::neighbor::NeighborKey;
@@ -15,6 +15,7 @@ pub(crate) struct Trio {
     plain: Node,
     reference: Reference,
     keys: Vec<NeighborKey>,
+    turn: usize,
 }
 
 impl Trio {
@@ -25,6 +26,7 @@ impl Trio {
             plain: Node::new(plan, false),
             reference: Reference::new(plan, macs),
             keys: plans::neighbors(plan),
+            turn: 0,
         };
         trio.resolve();
         trio
@@ -59,6 +61,7 @@ impl Trio {
 
     /// Sends the same frames through all three and compares; says what differs.
     pub(crate) fn receive(&mut self, port: PortIndex, frames: &[Vec<u8>]) -> Result<(), String> {
+        self.take_turns();
         let before = self.plain.drops();
         let cached = self.cached.receive(port, frames);
         let plain = self.plain.receive(port, frames);
@@ -78,6 +81,18 @@ impl Trio {
             expected.extend(first.drops.iter().copied());
         }
         self.compare_drops(&before, expected).map_err(|error| format!("{error} for {frames:02x?}"))
+    }
+
+    /// Begins and ends profiles, so that each of the engines runs with one and without beside the other with one and without.
+    fn take_turns(&mut self) {
+        self.turn += 1;
+        for (node, period) in [(&mut self.cached, 2), (&mut self.plain, 4)] {
+            if self.turn % period < period / 2 {
+                node.profile();
+            } else {
+                node.end_profile();
+            }
+        }
     }
 
     fn matches(&self, outcome: &Outcome, done: &Done) -> bool {

@@ -115,7 +115,8 @@ impl Node {
                     None => "the data plane, which did not run, was started",
                 };
                 let rings = Rings { rx: plan.dataplane.rx_ring_size, tx: plan.dataplane.tx_ring_size };
-                self.reopen(&Setup { plan, rings, flow_cache, generation }, Closing::Changed)?;
+                let setup = Setup { plan, rings, flow_cache, profile: self.profile, generation };
+                self.reopen(&setup, Closing::Changed)?;
                 changes.push(said.to_owned());
             }
         }

@@ -41,6 +41,7 @@ pub(super) struct Setup {
     pub(super) plan: Arc<Plan>,
     pub(super) rings: Rings,
     pub(super) flow_cache: bool,
+    pub(super) profile: bool,
     pub(super) generation: u64,
 }
 
@@ -69,6 +70,8 @@ pub(super) struct Node {
     pub(super) next_rings: Rings,
     /// Whether decisions are cached, as last set.
     pub(super) flow_cache: bool,
+    /// Whether cycles are attributed to stages, as last set.
+    pub(super) profile: bool,
     pub(super) retired_tunnels: TunnelTotals,
     pub(super) started: Instant,
     /// Samples of the previous `get dataplane cpu stats`, by core.
@@ -93,6 +96,7 @@ impl Node {
         Ok(Self {
             fixed: Fixed::of(&plan),
             flow_cache: plan.dataplane.flow_cache.enabled,
+            profile: false,
             links: Links::default(),
             captures: Captures::default(),
             retired_tunnels: TunnelTotals::new(),
@@ -162,6 +166,14 @@ impl Node {
         }
     }
 
+    /// Has every worker attribute its cycles to stages, from zero, or ends that.
+    pub(super) fn set_profile(&mut self, enabled: bool) {
+        self.profile = enabled;
+        if let Some(dataplane) = &mut self.dataplane {
+            dataplane.workers.iter_mut().for_each(|worker| worker.set_profile(enabled));
+        }
+    }
+
     /// Closes all ports and opens them again. The configuration stays the same.
     pub(super) fn restart(&mut self) -> anyhow::Result<()> {
         let setup = Setup { rings: self.next_rings, ..self.setup() };
@@ -175,6 +187,7 @@ impl Node {
             plan: Arc::clone(&self.plan),
             rings: self.dataplane.as_ref().map_or(self.next_rings, |dataplane| dataplane.rings),
             flow_cache: self.flow_cache,
+            profile: self.profile,
             generation: self.snapshot.generation(),
         }
     }
@@ -232,7 +245,7 @@ impl Node {
 
     /// Opens what is not among `kept`, of which what does not fit is closed. On failure what still fits is in there.
     fn open(&mut self, setup: &Setup, kept: &mut Kept) -> anyhow::Result<()> {
-        let Setup { plan, rings, flow_cache, generation } = setup;
+        let Setup { plan, rings, flow_cache, profile, generation } = setup;
         self.restarts += 1;
         kept.retain(&self.eal, plan, *rings);
         let mut dataplane = Dataplane::open(&self.eal, plan, *rings, self.restarts, kept)?;
@@ -253,6 +266,9 @@ impl Node {
         self.plan = Arc::clone(plan);
         self.snapshot = snapshot;
         self.set_flow_cache(*flow_cache);
+        if *profile {
+            self.set_profile(true);
+        }
         Ok(())
     }
 

@@ -12,14 +12,15 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_datapath::counters::{Counter, EngineCounters, LogicalCounters};
 use sluice_datapath::engine::{Engine, EngineConfig};
 use sluice_datapath::neighbor::NeighborTable;
+use sluice_datapath::profile::StageCounters;
 use sluice_datapath::snapshot::Snapshot;
 use sluice_dpdk::{Eal, Mempool, Queues};
 use sluice_intent::plan::PortIndex;
 
 use super::DataplaneError;
 use crate::worker::{
-    Command, CycleClock, Idle, PortIo, Punted, Receiver, Retired, Worker, WorkerCounters, WorkerIo,
-    WorkerQueues,
+    Command, CycleClock, Idle, PortIo, Profiler, Punted, Receiver, Retired, TimeStampCounter, Worker,
+    WorkerCounters, WorkerIo, WorkerQueues,
 };
 
 /// Packets of the ring from a worker to the control thread.
@@ -42,6 +43,8 @@ pub(crate) struct WorkerHandle {
     pub(crate) counters: Arc<WorkerCounters>,
     /// Counters of the snapshot that the worker was last told to use.
     pub(crate) logical: Arc<LogicalCounters>,
+    /// Cycles by stage, of the profile that was begun last.
+    pub(crate) stages: Option<Arc<StageCounters>>,
     /// Receive queues that it polls while every port runs.
     pub(crate) receive_queues: u16,
     watch: Watch,
@@ -83,6 +86,15 @@ impl WorkerHandle {
     /// newer command replaces an older one that it leaves nothing of.
     pub(crate) fn deliver(&mut self, command: Command) {
         self.commands.deliver(command);
+    }
+
+    /// Has cycles attributed to stages from the next batch on, from zero, or ends that.
+    pub(crate) fn set_profile(&mut self, enabled: bool) {
+        let profiler = enabled.then(|| {
+            let counters = self.stages.insert(Arc::default());
+            Box::new(Profiler::new(TimeStampCounter, Arc::clone(counters)))
+        });
+        self.deliver(Command::Profile(profiler));
     }
 
     /// Sends what found no room before, and looks whether the worker goes on; called every few dozen milliseconds. Tells of a worker that
@@ -291,6 +303,7 @@ pub(super) fn start(
         retired,
         counters,
         logical,
+        stages: None,
         receive_queues,
         watch,
         thread,

@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 use rtrb::Producer;
 use sluice_datapath::buffer::{BATCH, Transmit};
 use sluice_datapath::drops::DropReason;
+use sluice_datapath::profile::{Profile, Stage, Unprofiled};
 use sluice_datapath::punt::Punt;
 use sluice_dpdk::{Mbuf, Mempool, TxQueue, cycles};
 use sluice_intent::plan::PortIndex;
@@ -24,8 +25,9 @@ pub(crate) struct PortIo {
     pub(crate) waiting: ArrayVec<Mbuf, BATCH>,
 }
 
-/// A worker's transmit side; see the [module](self).
-pub(crate) struct WorkerIo {
+/// A worker's transmit side, see the [module](self), and what it tells of its stages.
+pub(crate) struct WorkerIo<P = Unprofiled> {
+    pub(crate) profile: P,
     ports: Vec<PortIo>,
     /// Ports with frames waiting, one bit each.
     touched: u32,
@@ -41,7 +43,7 @@ pub(crate) struct WorkerIo {
 }
 
 impl WorkerIo {
-    /// `ports` in the order of the plan's.
+    /// Without a profile; `ports` in the order of the plan's.
     pub(crate) fn new(
         ports: Vec<PortIo>,
         links_down: Arc<AtomicU32>,
@@ -51,6 +53,7 @@ impl WorkerIo {
         counters: Arc<WorkerCounters>,
     ) -> Self {
         Self {
+            profile: Unprofiled,
             ports,
             links_down,
             touched: 0,
@@ -62,6 +65,39 @@ impl WorkerIo {
             capture: None,
             counters,
         }
+    }
+}
+
+impl<P: Profile> WorkerIo<P> {
+    /// The same with another profile, and the one that it had.
+    pub(crate) fn with_profile<Q>(self, profile: Q) -> (WorkerIo<Q>, P) {
+        let Self {
+            profile: old,
+            ports,
+            touched,
+            links_down,
+            discarded,
+            pool,
+            punts,
+            limits,
+            clock,
+            capture,
+            counters,
+        } = self;
+        let io = WorkerIo {
+            profile,
+            ports,
+            touched,
+            links_down,
+            discarded,
+            pool,
+            punts,
+            limits,
+            clock,
+            capture,
+            counters,
+        };
+        (io, old)
     }
 
     /// Sends a frame of the control thread.
@@ -108,14 +144,26 @@ impl WorkerIo {
             self.send_waiting(port);
         }
         if !self.discarded.is_empty() {
-            Mbuf::free_bulk(&mut self.discarded);
+            self.free_discarded();
         }
+    }
+
+    #[inline]
+    fn free_discarded(&mut self) {
+        let outer = self.profile.enter(Stage::Free, self.discarded.len());
+        Mbuf::free_bulk(&mut self.discarded);
+        self.profile.enter(outer, 0);
     }
 
     #[inline]
     fn send_waiting(&mut self, port: usize) {
         let Some(io) = self.ports.get_mut(port) else { return };
         let offered = io.waiting.len();
+        // All that waited went when the batch was full.
+        if offered == 0 {
+            return;
+        }
+        let outer = self.profile.enter(Stage::Transmit, 0);
         let capture =
             self.capture.as_mut().filter(|capture| capture.port.index() == port && capture.transmitted);
         let sent = match (&mut io.queue, capture) {
@@ -127,6 +175,8 @@ impl WorkerIo {
         if sent < offered {
             self.drop_unsent(port, offered - sent);
         }
+        self.profile.amend(Stage::Transmit, sent);
+        self.profile.enter(outer, 0);
     }
 
     /// Drops what waits for a port, which took all but `unsent` packets: those that are not there any more were none that it can send.
@@ -179,7 +229,24 @@ fn keep(capture: &mut Capture, copied: Option<Captured>) {
     }
 }
 
-impl Transmit<Mbuf> for WorkerIo {
+impl<P: Profile> Profile for WorkerIo<P> {
+    #[inline(always)]
+    fn enter(&mut self, stage: Stage, packets: usize) -> Stage {
+        self.profile.enter(stage, packets)
+    }
+
+    #[inline(always)]
+    fn amend(&mut self, stage: Stage, packets: usize) {
+        self.profile.amend(stage, packets);
+    }
+
+    #[inline(always)]
+    fn end_loop(&mut self, work: bool, cycles: u64) {
+        self.profile.end_loop(work, cycles);
+    }
+}
+
+impl<P: Profile> Transmit<Mbuf> for WorkerIo<P> {
     #[inline]
     fn transmit(&mut self, port: PortIndex, buffer: Mbuf) {
         let Some(io) = self.ports.get_mut(port.index()) else {
@@ -214,7 +281,7 @@ impl Transmit<Mbuf> for WorkerIo {
     fn discard(&mut self, _: DropReason, buffer: Mbuf) {
         self.discarded.push(buffer);
         if self.discarded.is_full() {
-            Mbuf::free_bulk(&mut self.discarded);
+            self.free_discarded();
         }
     }
 

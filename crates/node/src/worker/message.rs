@@ -9,7 +9,7 @@ use sluice_datapath::punt::{Entry, Punt};
 use sluice_dpdk::{Mbuf, TxQueue};
 use sluice_intent::plan::PortIndex;
 
-use super::Receiver;
+use super::{Profiler, Receiver};
 
 /// From the control thread to a worker, in effect before the worker's next batch.
 pub(crate) enum Command {
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Neighbors(Arc<NeighborTable>),
     /// Turn the flow cache on or off.
     EnableFlowCache(bool),
+    /// Attribute cycles to stages, from zero, or stop doing so.
+    Profile(Option<Box<Profiler>>),
     /// Process a packet as if it had come in there.
     Inject { entry: Entry, packet: Mbuf },
     /// Send a frame as it is.
@@ -64,6 +66,7 @@ impl Command {
                 Self::Install(_)
                     | Self::Neighbors(_)
                     | Self::EnableFlowCache(_)
+                    | Self::Profile(_)
                     | Self::Capture(_)
                     | Self::Stop
             )
@@ -86,4 +89,6 @@ pub(crate) enum Retired {
     Neighbors(#[expect(dead_code, reason = "only dropped")] Arc<NeighborTable>),
     /// A capture that was replaced.
     Capture(#[expect(dead_code, reason = "only dropped")] Option<Capture>),
+    /// A profiler that was replaced or is not used any more.
+    Profiler(#[expect(dead_code, reason = "only dropped")] Box<Profiler>),
 }

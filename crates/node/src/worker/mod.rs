@@ -7,10 +7,14 @@
 //!
 //! It owns its queues, its engine and the worker's end of three rings to the control thread: commands in, punted packets and retired tables
 //! out. It shares nothing else but its counters, which only it writes. It never locks, blocks (but for the idle sleep) or allocates.
+//!
+//! Its program exists twice: with a profile that attributes cycles to stages, and without. A command makes it go from one to the other, so that
+//! the one without has nothing to ask and nothing to skip.
 
 mod idle;
 mod io;
 mod message;
+mod profiler;
 mod punt_limits;
 
 use std::sync::Arc;
@@ -23,6 +27,7 @@ use sluice_datapath::buffer::BATCH;
 use sluice_datapath::counters::{Counter, EngineCounters};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::engine::Engine;
+use sluice_datapath::profile::{Profile, Stage, Unprofiled};
 use sluice_datapath::punt::Entry;
 use sluice_datapath::time::Timestamp;
 use sluice_dpdk::{
@@ -33,6 +38,7 @@ use sluice_intent::plan::PortIndex;
 pub(crate) use idle::Idle;
 pub(crate) use io::{PortIo, WorkerIo};
 pub(crate) use message::{Capture, Captured, Command, Punted, Retired};
+pub(crate) use profiler::{Profiler, TimeStampCounter};
 #[cfg(test)]
 pub(crate) use punt_limits::PuntLimits;
 
@@ -130,11 +136,11 @@ pub(crate) enum StartError {
 }
 
 /// Everything a worker is made of.
-pub(crate) struct Worker {
+pub(crate) struct Worker<P = Unprofiled> {
     pub(crate) core: u16,
     /// With room for as many as there will ever be.
     pub(crate) receivers: Vec<Receiver>,
-    pub(crate) io: WorkerIo,
+    pub(crate) io: WorkerIo<P>,
     pub(crate) engine: Engine,
     pub(crate) commands: Consumer<Command>,
     pub(crate) retired: Producer<Retired>,
@@ -155,23 +161,69 @@ impl Worker {
         spawn(core, prepare, move |_registration| self.run())
     }
 
+    /// Runs until it is told to end, with a profile or without.
     fn run(mut self) -> WorkerQueues {
+        tracing::debug!(core = self.core, receivers = self.receivers.len(), "the worker polls");
+        loop {
+            match self.poll() {
+                Ended::Stop => return self.into_queues(),
+                Ended::Profile(None) => {}
+                Ended::Profile(Some(profiler)) => match self.run_profiled(profiler) {
+                    Ok(unprofiled) => self = unprofiled,
+                    Err(queues) => return queues,
+                },
+            }
+        }
+    }
+
+    /// Runs with a profile: until it is to go on without, or with its queues to its end.
+    fn run_profiled(self, profiler: Box<Profiler>) -> Result<Self, WorkerQueues> {
+        let (mut worker, _) = self.with_profile(profiler);
+        loop {
+            worker.io.profile.calibrate();
+            match worker.poll() {
+                Ended::Stop => return Err(worker.into_queues()),
+                Ended::Profile(Some(next)) => {
+                    let old = std::mem::replace(&mut worker.io.profile, next);
+                    worker.retire(Retired::Profiler(old));
+                }
+                Ended::Profile(None) => {
+                    let (mut unprofiled, old) = worker.with_profile(Unprofiled);
+                    unprofiled.retire(Retired::Profiler(old));
+                    return Ok(unprofiled);
+                }
+            }
+        }
+    }
+}
+
+impl<P: Profile> Worker<P> {
+    /// The same with another profile, and the one that it had: moves, nothing is allocated.
+    fn with_profile<Q>(self, profile: Q) -> (Worker<Q>, P) {
+        let Self { core, receivers, io, engine, commands, retired, counters, clock, idle } = self;
+        let (io, old) = io.with_profile(profile);
+        (Worker { core, receivers, io, engine, commands, retired, counters, clock, idle }, old)
+    }
+
+    /// Polls until a command ends it.
+    fn poll(&mut self) -> Ended {
         let mut batch = ArrayVec::<Mbuf, BATCH>::new();
         let mut start = cycles();
         let interval = self.clock.cycles(HOUSEKEEPING_INTERVAL);
         let mut housekeeping = start;
-        tracing::debug!(core = self.core, receivers = self.receivers.len(), "the worker polls");
         loop {
             let mut work = 0;
             if !self.commands.is_empty() {
                 work += 1;
-                if !self.obey(self.clock.at(start)) {
-                    return self.into_queues();
+                if let Some(ended) = self.obey(self.clock.at(start)) {
+                    return ended;
                 }
             }
             for receiver in &mut self.receivers {
+                self.io.enter(Stage::Receive, 0);
                 let received = receiver.queue.receive(&mut batch);
                 if received == 0 {
+                    self.io.amend(Stage::EmptyPolls, 0);
                     continue;
                 }
                 if receiver.cold {
@@ -180,8 +232,11 @@ impl Worker {
                 work += received;
                 self.counters.received.add(received as u64);
                 self.io.capture_received(receiver.port, &batch);
+                self.io.amend(Stage::Receive, received);
                 self.engine.process(receiver.port, &mut batch, self.clock.at(start), &mut self.io);
+                self.io.amend(Stage::Other, 0);
             }
+            self.io.enter(Stage::Other, 0);
             self.io.flush();
             if start.wrapping_sub(housekeeping) >= interval {
                 housekeeping = start;
@@ -190,7 +245,7 @@ impl Worker {
             }
             if work == 0 {
                 if self.commands.is_abandoned() {
-                    return self.into_queues();
+                    return Ended::Stop;
                 }
                 self.idle.wait();
             } else {
@@ -199,14 +254,16 @@ impl Worker {
             let now = cycles();
             let counter = if work == 0 { &self.counters.idle_cycles } else { &self.counters.busy_cycles };
             counter.add(now.wrapping_sub(start));
+            self.io.end_loop(work > 0, now.wrapping_sub(start));
             self.counters.heap_allocations.set(heap_allocations());
             start = now;
         }
     }
 
-    /// Carries out the commands that are waiting, at the time of the loop, which is that of the packets after them. False: stop.
+    /// Carries out the commands that are waiting, at the time of the loop, which is that of the packets after them. Those behind one that
+    /// ends the polling are left.
     #[cold]
-    fn obey(&mut self, now: Timestamp) -> bool {
+    fn obey(&mut self, now: Timestamp) -> Option<Ended> {
         while let Ok(command) = self.commands.pop() {
             match command {
                 Command::Install(mut installation) => {
@@ -221,6 +278,7 @@ impl Worker {
                     self.retire(Retired::Neighbors(old));
                 }
                 Command::EnableFlowCache(enabled) => self.engine.enable_flow_cache(enabled),
+                Command::Profile(profiler) => return Some(Ended::Profile(profiler)),
                 Command::Inject { entry: Entry::Port(port), packet } => {
                     let mut batch = ArrayVec::new();
                     batch.push(packet);
@@ -246,11 +304,11 @@ impl Worker {
                 Command::SendBy { port, queue } => self.io.set_queue(port, Some(queue)),
                 Command::Stop => {
                     self.io.flush();
-                    return false;
+                    return Some(Ended::Stop);
                 }
             }
         }
-        true
+        None
     }
 
     fn into_queues(self) -> WorkerQueues {
@@ -262,6 +320,14 @@ impl Worker {
     fn retire(&mut self, retired: Retired) {
         drop(self.retired.push(retired));
     }
+}
+
+/// Why a worker does not poll as it did.
+enum Ended {
+    /// It is to end.
+    Stop,
+    /// It is to go on with this profile, or with none.
+    Profile(Option<Box<Profiler>>),
 }
 
 /// Starts a worker's thread and waits until it is prepared: what `prepare` has to say against it is the answer here.

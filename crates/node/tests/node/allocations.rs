@@ -1,4 +1,4 @@
-//! Workers make no heap allocations for packets, whether they decide them or find the decision in the flow cache.
+//! Workers make no heap allocations for packets, whether they decide them or find the decision in the flow cache, with a profile or without.
 
 use sluice_control::Request;
 
@@ -37,6 +37,10 @@ fn forwarding_allocates_nothing() {
         let before = allocations(&node);
         let misses = node.flow_cache().misses;
         for number in 0..FLOWS {
+            // Half of the flows without a profile, half with one; each beginning is a new one.
+            if number >= FLOWS / 2 && number % 10 == 0 {
+                answer!(node, &Request::SetProfile { enabled: true }, Done);
+            }
             let frame = flow(WEB_1, WEB_2.1, WEB_2.0, 10_000 + number as u16, b"into a tunnel");
             for _ in 0..3 {
                 ends.web_1.send(&frame);
@@ -44,7 +48,9 @@ fn forwarding_allocates_nothing() {
             }
             through(&ends, number);
         }
+        answer!(node, &Request::SetProfile { enabled: false }, Done);
         through(&ends, FLOWS);
+        through(&ends, FLOWS + 1);
         let cache = node.flow_cache();
         assert!(
             cache.misses >= misses + FLOWS && cache.hits >= 2 * FLOWS,

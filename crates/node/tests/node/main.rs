@@ -17,6 +17,7 @@ mod links;
 mod memif;
 mod mistakes;
 mod neighbors;
+mod profile;
 mod punts;
 mod recorded;
 mod restart;

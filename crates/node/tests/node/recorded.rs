@@ -25,7 +25,7 @@ const PORTS: [&str; 3] = ["fp-eth0", "fp-eth1", "vm-1"];
 const VM_1: Station = (std::net::Ipv4Addr::new(10, 10, 20, 10), MacAddr([2, 0, 0, 0, 0, 1]));
 
 /// Numbers, and lists of numbers, that are not the same in every run.
-const VARYING: [&str; 24] = [
+const VARYING: [&str; 28] = [
     "pid",
     "uptime_s",
     "core",
@@ -40,6 +40,10 @@ const VARYING: [&str; 24] = [
     "rx_bytes",
     "tx_bytes",
     "busy_cycles",
+    "other_cycles",
+    "time_stamp_cycles",
+    "cycles",
+    "time_stamps",
     "heap_allocations",
     "buffers_in_use",
     "hits",
@@ -107,6 +111,7 @@ fn requests() -> Vec<Request> {
         Request::GetCpuStats,
         Request::GetFlowCacheConfig,
         Request::GetFlowCacheStats,
+        Request::GetStages,
         Request::GetLogicalSwitches,
         Request::GetWorkloads,
         Request::GetLogicalRouters,
@@ -122,6 +127,7 @@ fn requests() -> Vec<Request> {
     all.extend(routers.map(|router| Request::GetRoute { router: table(router) }));
     all.extend(routers.map(|router| Request::GetForwarding { router: table(router) }));
     all.extend([Request::SetFlowCache { enabled: false }, Request::SetFlowCache { enabled: true }]);
+    all.push(Request::SetProfile { enabled: false });
     all
 }
 
@@ -231,6 +237,8 @@ fn the_answers_in_the_documentation_are_those_of_a_node() {
         let before = answer!(node, &Request::GetStatus, Status).generation;
         assert_eq!(before, 1);
         let applied = reply(&node, &apply(&document));
+        let profile = Request::SetProfile { enabled: true };
+        let profiled = reply(&node, &profile);
         ends.settle(&node);
 
         let update = std::env::var_os("SLUICE_UPDATE_DOCS").is_some();
@@ -248,6 +256,7 @@ fn the_answers_in_the_documentation_are_those_of_a_node() {
             compare(&entry.unwrap_or_else(|| panic!("{request} was not recorded"))["reply"], look);
         };
         check(json!({ "request": "apply" }), &mut || applied.clone());
+        check(serde_json::to_value(&profile).unwrap(), &mut || profiled.clone());
         for request in requests() {
             check(serde_json::to_value(&request).unwrap(), &mut || {
                 ends.glance();

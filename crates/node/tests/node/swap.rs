@@ -1,8 +1,10 @@
-//! A new document costs no packet, and is in force when its reply is there.
+//! A new document costs no packet, and is in force when its reply is there; settings and profiles cost none either.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
+
+use sluice_control::Request;
 
 use crate::forwarding::Ends;
 use crate::support::documents::{
@@ -10,7 +12,7 @@ use crate::support::documents::{
 };
 use crate::support::frames::{datagram, number, routed, tunnelled};
 use crate::support::network::in_network;
-use crate::support::node::Node;
+use crate::support::node::{Node, answer};
 use crate::support::{LIMIT, wait_for};
 
 /// Documents that are applied.
@@ -147,30 +149,46 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
+/// Changes the node twenty times under a stream between two of its workloads: every packet comes once, in order, as it should be.
+fn change_under_way(change: impl Fn(&Node, usize) + Sync) {
+    let ends = Ends::with_stations();
+    let node = ends.node();
+    let stream = Stream::default();
+    let frame = |number: u64| datagram(WEB_1, ROUTER_MAC, DB_1.0, &number.to_be_bytes());
+    let frames = std::thread::scope(|scope| {
+        scope.spawn(|| stream.send(&ends, frame));
+        scope.spawn(|| {
+            let _guard = StopOnPanic(&stream);
+            for number in 0..20 {
+                change(&node, number);
+                stream.wait_for(stream.sent.load(SeqCst) + BETWEEN);
+            }
+        });
+        stream.receive(|| ends.db_1.glance())
+    });
+    let sent = stream.sent.load(SeqCst);
+    let expected: Vec<Vec<u8>> = (0..sent).map(|number| routed(&frame(number), ROUTER_MAC, DB_1.1)).collect();
+    assert_eq!(frames.len(), expected.len());
+    assert!(frames == expected, "every packet once, in order, as it should be");
+}
+
 #[test]
 fn documents_that_change_nothing_and_settings_lose_no_packet() {
     in_network("swap::documents_that_change_nothing_and_settings_lose_no_packet", &PORTS, || {
-        let ends = Ends::with_stations();
-        let node = ends.node();
         let on = documents::on_interfaces();
         let off = changed(&on, "flow-cache: {", "flow-cache: {enabled: false, ");
-        let stream = Stream::default();
-        let frame = |number: u64| datagram(WEB_1, ROUTER_MAC, DB_1.0, &number.to_be_bytes());
-        let frames = std::thread::scope(|scope| {
-            scope.spawn(|| stream.send(&ends, frame));
-            scope.spawn(|| {
-                let _guard = StopOnPanic(&stream);
-                for document in [&on, &off].into_iter().cycle().take(20) {
-                    node.apply(document);
-                    stream.wait_for(stream.sent.load(SeqCst) + BETWEEN);
-                }
-            });
-            stream.receive(|| ends.db_1.glance())
+        change_under_way(|node, number| {
+            node.apply(if number % 2 == 0 { &on } else { &off });
         });
-        let sent = stream.sent.load(SeqCst);
-        let expected: Vec<Vec<u8>> =
-            (0..sent).map(|number| routed(&frame(number), ROUTER_MAC, DB_1.1)).collect();
-        assert_eq!(frames.len(), expected.len());
-        assert!(frames == expected, "every packet once, in order, as it should be");
+    });
+}
+
+#[test]
+fn profiles_that_begin_and_end_lose_no_packet() {
+    in_network("swap::profiles_that_begin_and_end_lose_no_packet", &PORTS, || {
+        // Begun, begun anew, ended, and ended once more.
+        change_under_way(|node, number| {
+            answer!(node, &Request::SetProfile { enabled: number % 4 < 2 }, Done);
+        });
     });
 }

@@ -1,5 +1,6 @@
 //! An engine under test with neighbours, counters and a record of everything it does.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -8,6 +9,7 @@ use sluice_datapath::counters::{EngineCounters, LogicalCounters};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::engine::{Engine, EngineConfig, Installation};
 use sluice_datapath::neighbor::{NeighborKey, NeighborTable};
+use sluice_datapath::profile::{CycleCounter, Profile, Profiler, Stage, StageCounters};
 use sluice_datapath::punt::Punt;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_datapath::time::Timestamp;
@@ -68,6 +70,16 @@ pub(crate) struct Done {
     pub(crate) discarded: Vec<DropReason>,
 }
 
+/// Counts on by one at each look, so that a stage has as many cycles as time stamps.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Cell<u64>);
+
+impl CycleCounter for Looks {
+    fn cycles(&self) -> u64 {
+        self.0.replace(self.0.get() + 1)
+    }
+}
+
 /// Records what the engine does, by packet: the last thing that happens to a packet happens to its own buffer.
 #[derive(Debug, Default)]
 struct Record {
@@ -75,6 +87,7 @@ struct Record {
     current: Done,
     allocated: usize,
     released: usize,
+    profiler: Option<Profiler<Looks>>,
 }
 
 impl Record {
@@ -83,6 +96,18 @@ impl Record {
         if buffer.packet.is_some() {
             assert_eq!(buffer.packet, Some(self.done.len()), "packets leave in the order in which they came");
             self.done.push(std::mem::take(&mut self.current));
+        }
+    }
+}
+
+impl Profile for Record {
+    fn enter(&mut self, stage: Stage, packets: usize) -> Stage {
+        self.profiler.as_mut().map_or(Stage::Other, |profiler| profiler.enter(stage, packets))
+    }
+
+    fn amend(&mut self, stage: Stage, packets: usize) {
+        if let Some(profiler) = &mut self.profiler {
+            profiler.amend(stage, packets);
         }
     }
 }
@@ -117,6 +142,7 @@ pub(crate) struct Node {
     pub(crate) neighbors: NeighborTable,
     pub(crate) now: Timestamp,
     generation: u64,
+    profiler: Option<Profiler<Looks>>,
 }
 
 impl Node {
@@ -130,7 +156,27 @@ impl Node {
         let table = Arc::new(neighbors.clone());
         let engine = Engine::new(config, snapshot, table, Arc::clone(&counters), Arc::clone(&logical));
         let engine = engine.expect("memory for an engine");
-        Self { engine, counters, logical, neighbors, now: Timestamp::from_secs(100), generation: 1 }
+        Self {
+            engine,
+            counters,
+            logical,
+            neighbors,
+            now: Timestamp::from_secs(100),
+            generation: 1,
+            profiler: None,
+        }
+    }
+
+    /// Begins a profile, and returns where it counts.
+    pub(crate) fn profile(&mut self) -> Arc<StageCounters> {
+        let counters = Arc::<StageCounters>::default();
+        self.profiler = Some(Profiler::new(Looks::default(), Arc::clone(&counters)));
+        counters
+    }
+
+    /// Ends the profile.
+    pub(crate) fn end_profile(&mut self) {
+        self.profiler = None;
     }
 
     /// Publishes a change of one neighbour.
@@ -162,13 +208,22 @@ impl Node {
     }
 
     fn batch<F: AsRef<[u8]>>(&mut self, port: PortIndex, frames: &[F]) -> Vec<Done> {
-        let mut record = Record::default();
+        let mut record = Record { profiler: self.profiler.take(), ..Record::default() };
         let marked = |(number, frame): (usize, &F)| Marked {
             buffer: HeapBuffer::new(frame.as_ref(), 256),
             packet: Some(number),
         };
         let mut batch: ArrayVec<Marked, BATCH> = frames.iter().enumerate().map(marked).collect();
         self.engine.process(port, &mut batch, self.now, &mut record);
+        self.profiler = record.profiler;
+        if let Some(profiler) = &mut self.profiler {
+            assert_eq!(
+                profiler.enter(Stage::Other, 0),
+                Stage::Other,
+                "the engine leaves the stage that it found"
+            );
+            profiler.end_loop(true, 0);
+        }
         assert!(batch.is_empty(), "the batch is empty afterwards");
         assert_eq!(record.done.len(), frames.len(), "each packet ends once");
         assert_eq!(record.released, frames.len() + record.allocated, "each buffer ends once");

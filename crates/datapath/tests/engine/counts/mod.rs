@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use sluice_datapath::buffer::{BATCH, HEADROOM, PacketBuffer, Transmit};
 use sluice_datapath::drops::DropReason;
+use sluice_datapath::profile::{Profile, Profiler, Stage, StageCounters};
 use sluice_datapath::punt::Punt;
 use sluice_datapath::time::Timestamp;
 use sluice_intent::plan::{DEFAULT_ROUTER_MAC, PortIndex};
 use sluice_wire::MacAddr;
 
 use crate::common::bytes::{self, IpHeader};
-use crate::common::node::{CACHE, IDLE_TIMEOUT, Node, port_mac};
+use crate::common::node::{CACHE, IDLE_TIMEOUT, Looks, Node, port_mac};
 use crate::common::plans::{self, ACCESS, UPLINK, address, workload_mac};
 
 const STRANGER: MacAddr = MacAddr([0x02, 0xee, 0, 0, 0, 1]);
@@ -229,6 +230,17 @@ struct Pool {
     sent: usize,
     punted: usize,
     discarded: usize,
+    profiler: Profiler<Looks>,
+}
+
+impl Profile for Pool {
+    fn enter(&mut self, stage: Stage, packets: usize) -> Stage {
+        self.profiler.enter(stage, packets)
+    }
+
+    fn amend(&mut self, stage: Stage, packets: usize) {
+        self.profiler.amend(stage, packets);
+    }
 }
 
 impl Transmit<Slot> for Pool {
@@ -254,7 +266,7 @@ impl Transmit<Slot> for Pool {
     }
 }
 
-/// Ten thousand packets that are replayed, decided, answered, replicated, fragmented, punted and dropped.
+/// Ten thousand packets that are replayed, decided, answered, replicated, fragmented, punted and dropped, under a profile.
 #[test]
 fn no_packet_allocates_memory() {
     let mut node = node();
@@ -274,7 +286,10 @@ fn no_packet_allocates_memory() {
     from_uplink.extend((0..500).map(|number| inbound("10.1.0.200", number, 0)));
     from_uplink.extend((0..500).map(|number| inbound("192.0.2.99", number, 0)));
     let slot = || Slot { memory: Box::new([0; 2048]), start: 0, end: 0 };
-    let mut pool = Pool { free: (0..256).map(|_| slot()).collect(), sent: 0, punted: 0, discarded: 0 };
+    let stages = Arc::<StageCounters>::default();
+    let profiler = Profiler::new(Looks::default(), Arc::clone(&stages));
+    let mut pool =
+        Pool { free: (0..256).map(|_| slot()).collect(), sent: 0, punted: 0, discarded: 0, profiler };
     let mut packets = 0;
     let allocated = allocation_counter::measure(|| {
         for (port, frames, rounds) in [(ACCESS, &from_workload[..], 250), (UPLINK, &from_uplink[..], 3)] {
@@ -287,10 +302,13 @@ fn no_packet_allocates_memory() {
                     packets += 1;
                 }
                 node.engine.process(port, &mut batch, node.now, &mut pool);
+                pool.profiler.end_loop(true, 0);
                 node.engine.housekeeping(node.now);
             }
         }
     });
+    let parsed = stages.stage(Stage::Parse).map(|parse| parse.packets.get());
+    assert_eq!(parsed, Some(10_000));
     assert_eq!((allocated.count_total, packets), (0, 10_000));
     assert!(node.counters.cache_hits.get() > 3000 && node.counters.cache_misses.get() > 3000);
     assert!(pool.sent > 6000 && pool.punted == 1500 && pool.discarded > 500, "every path was taken");

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_datapath::buffer::{BATCH, HeapBuffer, PacketBuffer, Transmit};
+use sluice_datapath::profile::Profile;
 use sluice_datapath::punt::Punt;
 
 use super::*;
@@ -163,6 +164,8 @@ struct Outside {
     sent: usize,
     discarded: Vec<DropReason>,
 }
+
+impl Profile for Outside {}
 
 impl Transmit<Cramped> for Outside {
     fn transmit(&mut self, _: PortIndex, _: Cramped) {

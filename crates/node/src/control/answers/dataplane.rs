@@ -1,9 +1,12 @@
-//! Cores, rings, flow cache and drops.
+//! Cores, rings, flow cache, stages and drops.
 
 use std::time::Instant;
 
-use sluice_control::{CpuStats, Dataplane, Device, Drop, FlowCacheConfig, FlowCacheStats};
+use sluice_control::{
+    CoreStages, CpuStats, Dataplane, Device, Drop, FlowCacheConfig, FlowCacheStats, StageStats, Stages,
+};
 use sluice_datapath::drops::DropReason;
+use sluice_datapath::profile::{Stage, StageCounters};
 use sluice_dpdk::MemoryBacking;
 
 use super::{Node, running};
@@ -122,6 +125,36 @@ pub(super) fn flow_cache_stats(node: &Node) -> anyhow::Result<Vec<FlowCacheStats
         }
     };
     Ok(running(node)?.workers.iter().map(stats).collect())
+}
+
+pub(super) fn stages(node: &Node) -> anyhow::Result<Stages> {
+    let counted = running(node)?.workers.iter();
+    let cores = counted.filter_map(|worker| Some(core_stages(worker.core, worker.stages.as_ref()?)));
+    Ok(Stages { profile: node.profile, cores: cores.collect() })
+}
+
+fn core_stages(core: u16, counters: &StageCounters) -> CoreStages {
+    let stats = |stage: &Stage| {
+        let counter = counters.stage(*stage)?;
+        Some(StageStats {
+            stage: stage.name().to_owned(),
+            cycles: counter.cycles.get(),
+            packets: counter.packets.get(),
+            time_stamps: counter.time_stamps.get(),
+            description: stage.description().to_owned(),
+        })
+    };
+    let stages: Vec<StageStats> = Stage::ALL.iter().filter_map(stats).collect();
+    let attributed: u64 = stages.iter().map(|stage| stage.cycles).sum();
+    // Read last, as it is written first: a loop that ends meanwhile is in here at least.
+    let busy_cycles = counters.busy_cycles.get();
+    CoreStages {
+        core,
+        busy_cycles,
+        other_cycles: busy_cycles.saturating_sub(attributed),
+        time_stamp_cycles: counters.time_stamp_cycles.get(),
+        stages,
+    }
 }
 
 /// Reasons that packets were dropped for, the most frequent first.

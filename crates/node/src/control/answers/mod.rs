@@ -24,6 +24,7 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
         Request::GetCpuStats => Answer::CpuStats(dataplane::cpu_stats(node)?),
         Request::GetFlowCacheConfig => Answer::FlowCacheConfig(dataplane::flow_cache_config(node)),
         Request::GetFlowCacheStats => Answer::FlowCacheStats(dataplane::flow_cache_stats(node)?),
+        Request::GetStages => Answer::Stages(dataplane::stages(node)?),
         Request::GetLogicalSwitches => Answer::LogicalSwitches(logical::switches(node)),
         Request::GetWorkloads => Answer::Workloads(logical::workloads(node)),
         Request::GetLogicalRouters => Answer::LogicalRouters(logical::routers(node)),
@@ -42,6 +43,16 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
             node.set_flow_cache(enabled);
             let state = if enabled { "enabled" } else { "disabled: every packet is decided afresh" };
             Answer::Done(format!("the flow cache is {state}"))
+        }
+        Request::SetProfile { enabled } => {
+            running(node)?;
+            node.set_profile(enabled);
+            Answer::Done(match enabled {
+                true => {
+                    "the profile is enabled: 'get dataplane stages' shows the cycles from now on".to_owned()
+                }
+                false => "the profile is disabled: 'get dataplane stages' shows what it counted".to_owned(),
+            })
         }
         Request::RestartDataplane => {
             node.restart()?;
