@@ -57,6 +57,9 @@ pub(crate) struct ScenarioArguments {
     /// Speed of a link, Gb/s: the highest rate of a search, and what line-rate utilization is of.
     #[arg(long, value_name = "GBPS", default_value_t = 100.0, value_parser = positive)]
     pub(crate) link_speed: f64,
+    /// Attribute the node's cycles to stages, in trials of their own.
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// Print the node document that is run, and nothing else.
     #[arg(long)]
     pub(crate) show_document: bool,

@@ -26,6 +26,7 @@ mod measure;
 pub mod message;
 pub mod ports;
 mod process;
+mod profile;
 mod reload;
 pub mod report;
 mod scenario;

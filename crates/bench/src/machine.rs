@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -59,6 +60,15 @@ pub(crate) fn check_cores(generator: &[u16], device: &[u16]) -> Result<()> {
         }
     }
     if generator.is_empty() || device.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
+}
+
+/// How long some threads have waited for a core so far because another one had it (`/proc/PID/schedstat`); zero where the kernel does not tell.
+pub(crate) fn waited_for_core(threads: &[u32]) -> Duration {
+    let of_thread = |thread: &u32| {
+        let text = fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(threads.iter().filter_map(of_thread).sum())
 }
 
 /// Huge pages that were reserved for the bench; given back when dropped.

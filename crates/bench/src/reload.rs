@@ -265,7 +265,16 @@ mod tests {
                 foreign: 0,
                 ..TrialResult::default()
             };
-            Trial { sample: Sample { result, counters: Counters::default(), busy: 1.0, cores: 1 }, ring_full }
+            Trial {
+                sample: Sample {
+                    result,
+                    counters: Counters::default(),
+                    busy: 1.0,
+                    cores: 1,
+                    waited: Duration::ZERO,
+                },
+                ring_full,
+            }
         };
         let totals = Totals::of(&[trial(100, 100, 0), trial(50, 45, 2)]);
         assert_eq!((totals.sent, totals.lost, totals.ring_full, totals.is_clean()), (150, 3, 2, false));

@@ -71,6 +71,8 @@ pub use table::{Cell, Column, ColumnKind, Latency, Row, Sense, Table};
 pub mod marks {
     /// The generator or the links were the limit, not what was measured.
     pub const LIMITED_BY_GENERATOR: &str = "limited by the generator or the links, not by what is measured";
+    /// Other programs were in the way.
+    pub const DISTURBED: &str = "another program had one of the cores for a while";
     /// The search was not allowed to go higher.
     pub const LIMITED_BY_SEARCH: &str = "limited by the search's maximum";
     /// Not even the lowest rate of the search passed.

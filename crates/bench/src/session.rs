@@ -14,10 +14,11 @@ use crate::error::{BenchError, Result};
 use crate::machine::load_average;
 use crate::measure::{Case, Directions, Sample};
 use crate::ports::PortName;
+use crate::profile::Profile;
 use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
 use crate::scenario::{Choice, Scenario};
 use crate::search::{self, Preparation, Progress, throughput};
-use crate::subject::Subject;
+use crate::subject::{Node, Subject};
 use crate::topology::FLOWS;
 
 /// Units of the progress bar for each step of a scenario.
@@ -192,6 +193,15 @@ impl Session<'_> {
         self.bar.set_length((subjects.len() * cases.len() * self.bench.repeat) as u64);
         self.bar.set_position(0);
         self.bench.in_turn(subjects, cases, self.bench.repeat, &self.bar)
+    }
+
+    /// Profiles a node under each case.
+    pub(crate) fn profile(&self, node: &mut Node, cases: &[Case]) -> Result<Vec<Profile>> {
+        let of = |case: &Case| {
+            self.message(format!("{case}: cycles by stage"));
+            Profile::of(node, case, &self.bench.measuring)
+        };
+        cases.iter().map(of).collect()
     }
 
     /// How many steps the scenario has.

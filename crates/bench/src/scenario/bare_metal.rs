@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
 use crate::measure::{Case, Directions, Sample};
 use crate::message::Load;
+use crate::profile;
 use crate::report::{Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::latency::{SHARES, load_points};
@@ -86,6 +87,8 @@ struct Measured {
     at_throughput: Option<Sample>,
     /// Share of the throughput, and the trial at it.
     latencies: Vec<(f64, Sample)>,
+    /// Trials that were repeated because another program had one of the cores.
+    disturbed: u32,
 }
 
 fn run(
@@ -104,17 +107,26 @@ fn run(
     node.pause();
     let mut echo = Echo::start(&session.bench.setting, &topology)?;
     echo.pause();
-    let mut measured = Vec::new();
+    let (mut measured, mut disturbed) = (Vec::new(), 0);
     for case in cases {
         session.message(format!("{case}: what generator and links can do"));
         let ceiling = in_its_turn(&mut echo, |echo| ceiling(session, echo, &case))?;
         report.generator.ceiling_mpps.push((case.sizes.to_string(), ceiling.0 / 1e6));
         report.generator.own_latency = report.generator.own_latency.or(ceiling.1);
         let result = in_its_turn(&mut node, |node| measure(session, node, case, ceiling.0, uplinks))?;
+        disturbed += result.disturbed;
         report.check_frames(&result.case.to_string(), &result.faults());
         measured.push(result);
         fill(report, &measured, &topology, speed, published)?;
         session.step();
+    }
+    if disturbed > 0 {
+        report.note(format!("{disturbed} trials with loss were repeated because another program had one of the cores meanwhile."));
+    }
+    if session.arguments.profile {
+        let cases: Vec<Case> = measured.iter().map(|one| one.case.clone()).collect();
+        let profiles = in_its_turn(&mut node, |node| session.profile(node, &cases))?;
+        report.section(profile::section(&profiles));
     }
     Ok(())
 }
@@ -132,7 +144,7 @@ fn ceiling(session: &Session<'_>, echo: &mut Echo, case: &Case) -> Result<(f64, 
     let rate = session.bench.measuring.sample(echo, case)?.result.packets_per_second();
     let load = Load::Rate { packets_per_second: rate * SHARES[0] };
     let duration = Duration::from_millis(session.bench.measuring.trial_ms);
-    let trial = session.bench.measuring.trial(echo, case, load, duration, true)?;
+    let trial = session.bench.measuring.calm_trial(echo, case, load, duration, true)?;
     Ok((rate, trial.result.latency.map(Latency::from)))
 }
 
@@ -151,6 +163,7 @@ fn measure(
         Verdict::AtLeastMaximum => Some(maximum),
         Verdict::BelowMinimum { .. } => None,
     };
+    let disturbed = device.disturbed;
     let at_throughput = throughput.and_then(|rate| device.sample_at(rate)).cloned();
     let mut latencies = Vec::new();
     if let Some(throughput) = throughput {
@@ -159,11 +172,12 @@ fn measure(
         for point in points {
             session.message(format!("{case}: latency at {:.0} %", point.share * 100.0));
             let load = Load::Rate { packets_per_second: point.frames_per_second };
-            let trial = session.bench.measuring.trial(node, &case, load, session.arguments.trial(), true)?;
+            let trial =
+                session.bench.measuring.calm_trial(node, &case, load, session.arguments.trial(), true)?;
             latencies.push((point.share, trial));
         }
     }
-    Ok(Measured { frame, ceiling, verdict: found.verdict, at_throughput, latencies, case })
+    Ok(Measured { frame, ceiling, verdict: found.verdict, at_throughput, latencies, disturbed, case })
 }
 
 impl Measured {
@@ -226,12 +240,16 @@ fn throughput(
         Column::measured("total", "in + out", "Gb/s").digits(2),
         Column::measured("loss", "loss", "%").digits(4).lower_is_better(),
         Column::measured("cpu", "CPU", "%").digits(0),
-        Column::document("document-cpu", "CPU, up to", "%"),
         Column::measured("core", "a core", "Mpps").digits(2).higher_is_better(),
-        Column::document("document-core", "a core, up to", "Mpps").digits(1),
         Column::measured("cycles", "cycles", "/packet").digits(0).lower_is_better(),
         Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
+    if published.iter().any(|row| row.cpu.is_some()) {
+        table = table.columns([
+            Column::document("document-cpu", "CPU, up to", "%"),
+            Column::document("document-core", "a core, up to", "Mpps").digits(1),
+        ]);
+    }
     let downlinks = LinkSpeed::new(link.bits_per_second() * f64::from(topology.downlinks))?;
     let (mut ours, mut theirs, mut line, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for one in measured {
@@ -301,7 +319,8 @@ fn latency(measured: &[Measured]) -> Section {
             let row =
                 Row::new().label("size", &one.case.sizes).label("load", format!("{:.0} %", share * 100.0));
             let latency = sample.result.latency.map(Latency::from);
-            table.push(row.latency("latency", latency.as_slice()));
+            let row = row.latency("latency", latency.as_slice());
+            table.push(row.mark_if(sample.is_disturbed(), marks::DISTURBED));
             if let Some(latency) = latency.filter(|_| *share == SHARES[1]) {
                 chart = chart.series(Series::latency(&format!("{} B", one.case.sizes), &latency));
             }

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::measure::{Case, Directions, Sample, median};
+use crate::profile;
 use crate::report::{Axis, Cell, Chart, Column, FrameFaults, Report, Row, Section, Series, Table, marks};
 use crate::scenario::Scenario;
 use crate::session::Session;
@@ -45,6 +46,9 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         session.step();
     }
     report.section(section(&measured));
+    if session.arguments.profile {
+        report.section(profile::section(&session.profile(&mut node, &cases)?));
+    }
     for (reason, packets) in node.drops()? {
         report.note(format!("dropped by the node in the whole run: {reason} {packets}"));
     }

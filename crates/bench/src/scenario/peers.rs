@@ -182,7 +182,7 @@ mod tests {
         let result = TrialResult { sending_ns: 1, ..TrialResult::default() };
         let counters =
             Counters { packets: 10, busy_cycles: 10 * cycles, heap_allocations: None, cache: None };
-        Sample { result, counters, busy: 1.0, cores: 1 }
+        Sample { result, counters, busy: 1.0, cores: 1, waited: std::time::Duration::ZERO }
     }
 
     #[test]

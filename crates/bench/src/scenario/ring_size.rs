@@ -75,7 +75,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
                 minimum: SHORTEST,
                 maximum: LONGEST,
                 resolution: if session.arguments.quick { 128 } else { 16 },
-                repetitions: if session.arguments.quick { 3 } else { 20 },
+                repetitions: if session.arguments.quick { 3 } else { 10 },
                 maximum_frame_rate: pace,
                 throughput: rate.min(pace),
                 conditions: conditions(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sluice_control::{Answer, Client, Request};
+use sluice_control::{Answer, Client, CoreStages, Request};
 
 use super::{Counters, LINKS_LIMIT, Setting, Subject};
 use crate::document::{NodeSettings, RING_SIZE};
@@ -111,6 +111,22 @@ impl Node {
         self.process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &self.interrupt, || {
             resolved(client, &topology).then_some(())
         })
+    }
+
+    /// Begins to attribute its workers' cycles to stages, from zero, or ends it.
+    pub(crate) fn set_profile(&mut self, enabled: bool) -> Result<()> {
+        match self.client.ask(&Request::SetProfile { enabled })? {
+            Answer::Done(_) => Ok(()),
+            _ => Err(self.process.failed("it cannot be profiled")),
+        }
+    }
+
+    /// Its workers' cycles by stage.
+    pub(crate) fn stages(&mut self) -> Result<Vec<CoreStages>> {
+        match self.client.ask(&Request::GetStages)? {
+            Answer::Stages(stages) => Ok(stages.cores),
+            _ => Err(self.process.failed("it does not tell its stages")),
+        }
     }
 
     fn apply(&mut self, document: &str) -> Result<()> {

@@ -1,0 +1,125 @@
+//! Where a packet's cycles go: a node's own attribution of its workers' cycles to stages, during a trial.
+
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::measure::{Case, Measuring};
+use crate::report::{Chart, Column, Row, Section, Series, Table};
+use crate::subject::Node;
+
+/// Stages that receive and send, or look for packets; the others forward.
+const INPUT_OUTPUT: [&str; 4] = ["rx", "empty-polls", "tx", "free"];
+/// What the stages leave of the busy cycles.
+const OTHER: &str = "other";
+
+/// Cycles a packet by stage, of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Profile {
+    pub(crate) case: String,
+    /// In the order in which a packet passes them; those that took nothing are left out.
+    pub(crate) stages: Vec<(String, f64)>,
+    /// Cycles a packet that its time stamps cost, which are in the stages.
+    pub(crate) time_stamps: f64,
+}
+
+impl Profile {
+    /// Profiles a node under the highest rate of a case.
+    pub(crate) fn of(node: &mut Node, case: &Case, measuring: &Measuring) -> Result<Self> {
+        node.set_profile(true)?;
+        let sample = measuring.sample(node, case);
+        let cores = node.stages();
+        node.set_profile(false)?;
+        sample?;
+        let cores = cores?;
+        let of_rx = |stages: &[sluice_control::StageStats]| -> u64 {
+            stages.iter().filter(|stage| stage.stage == "rx").map(|stage| stage.packets).sum()
+        };
+        let packets = cores.iter().map(|core| of_rx(&core.stages)).sum::<u64>().max(1) as f64;
+        let mut stages: Vec<(String, f64)> = Vec::new();
+        let mut add = |name: &str, cycles: u64| match stages.iter_mut().find(|(stage, _)| stage == name) {
+            Some((_, sum)) => *sum += cycles as f64 / packets,
+            None => stages.push((name.to_owned(), cycles as f64 / packets)),
+        };
+        let mut time_stamps = 0;
+        for core in &cores {
+            for stage in &core.stages {
+                add(&stage.stage, stage.cycles);
+                time_stamps += stage.time_stamps * core.time_stamp_cycles;
+            }
+            add(OTHER, core.other_cycles);
+        }
+        stages.retain(|(_, cycles)| *cycles > 0.05);
+        Ok(Self { case: case.to_string(), stages, time_stamps: time_stamps as f64 / packets })
+    }
+
+    /// Cycles a packet that do not forward: receiving, sending, looking for packets, and what belongs to no stage.
+    pub(crate) fn input_output(&self) -> f64 {
+        let is_one = |stage: &str| INPUT_OUTPUT.contains(&stage) || stage == OTHER;
+        self.stages.iter().filter(|(stage, _)| is_one(stage)).map(|(_, cycles)| cycles).sum()
+    }
+}
+
+/// A table and a chart of some profiles.
+pub(crate) fn section(profiles: &[Profile]) -> Section {
+    let mut names: Vec<&str> = Vec::new();
+    for (stage, _) in profiles.iter().flat_map(|profile| &profile.stages) {
+        if !names.contains(&stage.as_str()) {
+            names.push(stage);
+        }
+    }
+    let mut columns = vec![Column::label("stage", "stage")];
+    let keys: Vec<String> = profiles.iter().map(|profile| profile.case.clone()).collect();
+    columns
+        .extend(keys.iter().map(|case| Column::measured(case, case, "cycles").digits(1).lower_is_better()));
+    let mut table = Table::new(columns);
+    let mut chart = Chart::cycles_by_stage("Cycles a packet by stage", &keys)
+        .caption("Cycles of the node's workers by what they were spent on, divided by all packets.");
+    for name in names {
+        let cycles: BTreeMap<&str, Option<f64>> = profiles
+            .iter()
+            .map(|profile| {
+                let stage = profile.stages.iter().find(|(stage, _)| stage == name);
+                (profile.case.as_str(), stage.map(|(_, cycles)| *cycles))
+            })
+            .collect();
+        let row = Row::new().label("stage", name);
+        table.push(keys.iter().fold(row, |row, case| match cycles[case.as_str()] {
+            Some(cycles) => row.value(case, cycles),
+            None => row.not_measured(case, "no packet came there"),
+        }));
+        let values: Vec<Option<f64>> = keys.iter().map(|case| cycles[case.as_str()]).collect();
+        chart = chart.series(Series::measured(name, values));
+    }
+    let all = Row::new().label("stage", "all");
+    table.push(profiles.iter().fold(all, |row, profile| {
+        row.value(&profile.case, profile.stages.iter().map(|(_, cycles)| cycles).sum())
+    }));
+    let stamps = Row::new().label("stage", "time stamps within");
+    table.push(profiles.iter().fold(stamps, |row, profile| row.value(&profile.case, profile.time_stamps)));
+    Section::new("stages", "Where the cycles go")
+        .text("Attributed by the node while it was profiled. The profile's own time stamps are in the stages; the last row says how much they are.")
+        .table(table)
+        .chart(chart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_all_cases_stand_side_by_side() {
+        let profile = |case: &str, stages: &[(&str, f64)]| Profile {
+            case: case.into(),
+            stages: stages.iter().map(|(stage, cycles)| ((*stage).to_owned(), *cycles)).collect(),
+            time_stamps: 0.5,
+        };
+        let cached = profile("cached", &[("rx", 50.0), ("parse", 20.0), ("tx", 60.0), ("other", 3.0)]);
+        let decided = profile("decided", &[("rx", 50.0), ("tier-0", 90.0), ("tx", 61.0)]);
+        assert_eq!(cached.input_output(), 113.0);
+        let table = section(&[cached, decided]).table.unwrap();
+        let names: Vec<String> = table.rows.iter().map(|row| table.key(row)).collect();
+        assert_eq!(names, ["rx", "parse", "tx", "other", "tier-0", "all", "time stamps within"]);
+        assert_eq!(table.rows[1].cells["decided"].measured(), None);
+        assert_eq!(table.rows[5].cells["decided"].measured(), Some(201.0));
+    }
+}
