@@ -91,9 +91,7 @@ impl<'a> UnderTest<'a> {
                 (Load::Rate { packets_per_second }, duration)
             }
             // Longer than any burst lasts: the trial ends with it.
-            Traffic::Burst { frames } => {
-                (Load::Burst { frames: frames / directions as u64 }, Duration::from_secs(10))
-            }
+            Traffic::Burst { frames } => (Load::Burst { frames }, Duration::from_secs(10)),
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::frame_sizes::{FrameSizes, FrameSizesError, Genome};
+use crate::generator::Generator;
 use crate::machine::{Realtime, waited_for_core};
 use crate::message::{Load, TrialOrder, TrialResult};
 use crate::subject::{Counters, Subject};
@@ -111,6 +112,7 @@ impl Case {
             load,
             duration_ms: duration.as_millis() as u64,
             latency,
+            arrivals: false,
         }
     }
 }
@@ -196,6 +198,18 @@ impl Measuring {
     ) -> Result<()> {
         let order = case.order(subject.expected(), load, duration, false);
         subject.generator().trial(&order).map(drop)
+    }
+
+    /// One trial of a single sender, with the arrival of each frame; nothing is asked of the subject.
+    pub(crate) fn arrivals(
+        &self,
+        generator: &mut Generator,
+        case: &Case,
+        load: Load,
+        duration: Duration,
+    ) -> Result<TrialResult> {
+        let order = TrialOrder { arrivals: true, ..case.order(Expected::Routed, load, duration, false) };
+        generator.trial(&order)
     }
 
     /// A trial like [`Measuring::trial`], repeated a few times while other programs take the cores: the least disturbed one.

@@ -39,22 +39,28 @@ pub struct TrialOrder {
     pub duration_ms: u64,
     /// Whether each frame's latency is recorded.
     pub latency: bool,
+    /// Whether each frame's arrival is told; of a trial with one sender (one direction, link and core) and at most [`MOST_ARRIVALS`].
+    #[serde(default)]
+    pub arrivals: bool,
 }
 
-/// What a trial offers, in each of its directions.
+/// Most frames whose arrivals are told.
+pub const MOST_ARRIVALS: u64 = 1_000_000;
+
+/// What a trial offers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
 pub enum Load {
-    /// As many frames as the ports take.
+    /// In each direction as many frames as the ports take.
     Most,
-    /// Frames at equal distances. What a port has no room for is sent as soon as it has, or not at all in the trial's time.
+    /// Frames at equal distances in each direction. What a port has no room for is sent as soon as it has, or not at all in the trial's time.
     Rate {
         /// Frames a second.
         packets_per_second: f64,
     },
     /// So many frames, one right after the other, and no more. What a port has no room for is lost.
     Burst {
-        /// Frames.
+        /// Frames, all directions together.
         frames: u64,
     },
 }
@@ -102,6 +108,9 @@ pub struct TrialResult {
     /// From the moment when a frame was to be sent until it was received, all directions together; none where it was not recorded
     /// or nothing came back.
     pub latency: Option<Latency>,
+    /// Sequence number and time of each frame that came back, nanoseconds since the start of the trial, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<(u32, u64)>,
     /// Frames that came back to the tester over each path, of an edge with several.
     pub paths: Vec<u64>,
     /// Longest time without a frame that came back while packets were sent, nanoseconds.
@@ -259,6 +268,7 @@ mod tests {
                 counts(Direction::Decap, 3_000, 3_000, 2_600),
             ],
             latency: Some(Latency { frames: 990, minimum: 8.0, maximum: 4e6, ..Latency::default() }),
+            arrivals: vec![(0, 5), (1, 7)],
             paths: vec![3],
             longest_gap_ns: 7,
             link_down: false,
@@ -300,6 +310,7 @@ mod tests {
             load: Load::Rate { packets_per_second: 1_000.5 },
             duration_ms: 250,
             latency: true,
+            arrivals: true,
         };
         for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded]
         {

@@ -133,6 +133,11 @@ impl Process {
         }
     }
 
+    /// Ends it at once, by SIGKILL. It is waited for when this is dropped: until then its number is no other's.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
     /// Stops the process where it is, so that it takes no time of what is measured.
     pub(crate) fn pause(&self) {
         self.signal(Signal::SIGSTOP);

@@ -14,6 +14,7 @@ mod ecmp;
 mod flow_cache;
 mod forward;
 mod peers;
+mod rfc2544;
 mod ring_size;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
@@ -32,6 +33,7 @@ pub(crate) const ALL: &[&Scenario] = &[
     &ecmp::SCENARIO,
     &forward::SCENARIO,
     &peers::SCENARIO,
+    &rfc2544::SCENARIO,
 ];
 
 /// An experiment that can be repeated.

@@ -23,8 +23,10 @@ use crate::plan::Part;
 use crate::ports::BURST;
 use crate::sender::{SendPool, Sender};
 
-/// The wire is quiet when nothing came for so long.
-const QUIET: Duration = Duration::from_millis(50);
+/// The wire is quiet when nothing came for so long: longer than other programs hold a core of a shared machine.
+const QUIET: Duration = Duration::from_millis(200);
+/// The same once every frame has come back: there may still be copies of some.
+const COMPLETE_QUIET: Duration = Duration::from_millis(5);
 /// Longest wait for a quiet wire.
 const SETTLE_LIMIT: Duration = Duration::from_secs(1);
 /// Rounds of the loop between two looks at whether it is to end.
@@ -62,6 +64,8 @@ pub(crate) struct LaneResult {
     pub(crate) streams: Vec<StreamCounts>,
     pub(crate) latencies: Option<Latencies>,
     pub(crate) paths: Vec<u64>,
+    /// Sequence number and nanoseconds since the start of each frame, where they were asked for.
+    pub(crate) arrivals: Vec<(u32, u64)>,
     pub(crate) others: Others,
     pub(crate) sending_ns: u64,
     pub(crate) longest_gap_ns: u64,
@@ -90,7 +94,7 @@ impl Lane {
         }
         let moment = Moment::now();
         let mut others = Others::default();
-        let mut gap = Gap { last: start, longest: 0 };
+        let mut gap = Gap { start, last: start, longest: 0 };
         let end = start + self.clock.cycles_of(duration);
         let sending = self.send(&mut part, start, end, &mut gap, &mut others, &mut watch);
         let clock_difference_ns = moment.difference_ns(self.clock);
@@ -116,11 +120,13 @@ impl Lane {
             counts.intended += sender.intended(sending);
         }
         let mut paths = vec![0; usize::from(self.topology.paths)];
-        let mut latencies: Option<Latencies> = None;
+        let (mut latencies, mut arrivals): (Option<Latencies>, _) = (None, Vec::new());
         for receiver in part.receivers.into_iter().flatten() {
             for (total, path) in paths.iter_mut().zip(receiver.paths) {
                 *total += path;
             }
+            let since = |at: u64| self.clock.nanoseconds_of(at.saturating_sub(gap.start));
+            arrivals.extend(receiver.arrivals.into_iter().map(|(sequence, at)| (sequence, since(at))));
             match (&mut latencies, receiver.latencies) {
                 (Some(latencies), Some(more)) => latencies.add(&more)?,
                 (latencies @ None, more) => *latencies = more,
@@ -131,6 +137,7 @@ impl Lane {
             streams: part.counts,
             latencies,
             paths,
+            arrivals,
             others,
             sending_ns: self.clock.nanoseconds_of(sending),
             longest_gap_ns: self.clock.nanoseconds_of(gap.longest),
@@ -187,9 +194,13 @@ impl Lane {
     fn settle(&mut self, part: &mut Part, others: &mut Others) {
         let end = Instant::now() + SETTLE_LIMIT;
         let mut quiet_since = Instant::now();
-        while quiet_since.elapsed() < QUIET && Instant::now() < end {
+        let mut quiet = QUIET;
+        while quiet_since.elapsed() < quiet && Instant::now() < end {
             if self.poll(part, others) > 0 {
                 quiet_since = Instant::now();
+            }
+            if part.is_complete() {
+                quiet = COMPLETE_QUIET;
             }
         }
         for link in &mut self.links {
@@ -290,6 +301,8 @@ impl Lane {
 
 /// The longest time without a frame, cycles.
 struct Gap {
+    /// Of the trial.
+    start: u64,
     last: u64,
     longest: u64,
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sluice_bench::message::{Load, StreamCounts, TrialOrder};
+use sluice_bench::message::{Load, MOST_ARRIVALS, StreamCounts, TrialOrder};
 use sluice_bench::topology::{FLOWS, Side, Topology};
 use sluice_bench::traffic::{Direction, Stream};
 
@@ -37,6 +37,11 @@ impl Plan {
         lanes: usize,
     ) -> anyhow::Result<Self> {
         check(order)?;
+        let senders = usize::from(topology.uplinks.max(topology.downlinks)) * lanes * order.directions.len();
+        anyhow::ensure!(
+            !order.arrivals || senders == 1,
+            "arrivals are told of one sender, not of {senders}: one direction, one link, one core"
+        );
         let mut sizes = order.frame_bytes.clone();
         sizes.sort_unstable();
         sizes.dedup();
@@ -72,7 +77,7 @@ impl Plan {
     fn sender_of(&self, stream: &Stream, flow: u16) -> u8 {
         let link = stream.link(flow);
         let (_, on_side) = self.topology.side(link);
-        (usize::from(flow) % self.lanes + usize::from(on_side) * self.lanes) as u8
+        (lane_of(flow, self.lanes) + usize::from(on_side) * self.lanes) as u8
     }
 
     fn senders(&self, side: Side) -> usize {
@@ -82,6 +87,11 @@ impl Plan {
         };
         usize::from(links) * self.lanes
     }
+}
+
+/// The core that sends a flow. Hashed, so that no core has one link alone: links follow the flows' numbers.
+const fn lane_of(flow: u16, lanes: usize) -> usize {
+    ((flow as u32).wrapping_mul(0x9e37_79b1) >> 16) as usize % lanes
 }
 
 fn check(order: &TrialOrder) -> anyhow::Result<()> {
@@ -109,23 +119,30 @@ pub(crate) struct Part {
     /// What is received on the uplinks, and on the downlinks.
     pub(crate) receivers: [Option<Receiver>; 2],
     pub(crate) reflector: Option<Reflector>,
+    is_alone: bool,
     /// By direction, in the order of the command.
     pub(crate) counts: Vec<StreamCounts>,
 }
 
 impl Part {
+    /// Whether everything that was sent has come back. With other cores, which receive what this one sends, that cannot be known.
+    pub(crate) fn is_complete(&self) -> bool {
+        let sent: u64 = self.senders.iter().map(Sender::sent).sum();
+        self.is_alone && self.counts.iter().map(|counts| counts.received).sum::<u64>() >= sent
+    }
+
     /// The part of core `lane`.
     pub(crate) fn new(plan: &Plan, lane: usize, clock: Clock) -> anyhow::Result<Self> {
         let mut part = Self {
             senders: Vec::new(),
             receivers: [None, None],
             reflector: plan.reflector,
+            is_alone: plan.lanes == 1,
             counts: plan.order.directions.iter().map(|direction| StreamCounts::new(*direction)).collect(),
         };
         for (at, streams) in plan.streams.iter().enumerate() {
             for link in 0..plan.topology.links() {
-                let mine =
-                    |flow: &u16| usize::from(*flow) % plan.lanes == lane && streams[0].link(*flow) == link;
+                let mine = |flow: &u16| lane_of(*flow, plan.lanes) == lane && streams[0].link(*flow) == link;
                 let flows: Vec<u16> = (0..FLOWS).filter(mine).collect();
                 if !flows.is_empty() {
                     part.senders.push(sender(plan, at, link, &flows, clock)?);
@@ -134,7 +151,10 @@ impl Part {
             let side = streams[0].received_on();
             let latencies = plan.order.latency.then(Latencies::new).transpose()?;
             let returning = Arc::clone(&plan.returning[at]);
-            let receiver = Receiver::new(returning, at, plan.senders(streams[0].sent_on()), latencies);
+            let mut receiver = Receiver::new(returning, at, plan.senders(streams[0].sent_on()), latencies);
+            if plan.order.arrivals {
+                receiver.arrivals.reserve_exact(MOST_ARRIVALS as usize);
+            }
             part.receivers[side as usize] = Some(receiver);
         }
         Ok(part)
@@ -147,6 +167,8 @@ fn sender(plan: &Plan, stream: usize, link: usize, flows: &[u16], clock: Clock) 
     let load = match plan.order.load {
         // What the flows' shares are rounded by adds up to nothing over all senders.
         Load::Burst { frames } => {
+            let (streams, stream) = (plan.streams.len() as u64, stream as u64);
+            let frames = frames * (stream + 1) / streams - frames * stream / streams;
             let up_to = |flow: u16| frames * u64::from(flow) / u64::from(FLOWS);
             Load::Burst { frames: flows.iter().map(|flow| up_to(flow + 1) - up_to(*flow)).sum() }
         }
@@ -176,6 +198,7 @@ mod tests {
             load,
             duration_ms: 1_000,
             latency: false,
+            arrivals: false,
         }
     }
 
@@ -197,7 +220,7 @@ mod tests {
                     intended[sender.stream()] += sender.intended(2_000_000_000);
                 }
             }
-            assert_eq!(frames, [1001, 1001]);
+            assert_eq!(frames, [500, 501]);
             for intended in intended {
                 assert!((999_990..=1_000_030).contains(&intended), "{intended}");
             }
@@ -214,7 +237,7 @@ mod tests {
         let stream = plan.streams[0][0];
         for flow in 0..FLOWS {
             for other in 0..FLOWS {
-                let same = stream.link(flow) == stream.link(other) && flow % 3 == other % 3;
+                let same = stream.link(flow) == stream.link(other) && lane_of(flow, 3) == lane_of(other, 3);
                 assert_eq!(plan.sender_of(&stream, flow) == plan.sender_of(&stream, other), same);
             }
         }
@@ -235,6 +258,8 @@ mod tests {
             let sentence = refused(order(&[Direction::Encap], Load::Rate { packets_per_second }));
             assert!(sentence.contains("positive number"), "{sentence}");
         }
+        let two = TrialOrder { arrivals: true, ..order(&[Direction::Encap, Direction::Decap], Load::Most) };
+        assert!(refused(two).contains("one sender"));
         for frame_bytes in [vec![], vec![60; 65], vec![59], vec![1515]] {
             assert!(
                 !refused(TrialOrder { frame_bytes, ..order(&[Direction::Encap], Load::Most) }).is_empty()

@@ -74,6 +74,8 @@ pub(crate) struct Receiver {
     latest: Vec<u32>,
     until_compared: u32,
     pub(crate) latencies: Option<Latencies>,
+    /// Sequence number and cycles of each frame, where they are asked for; its memory is taken before the trial.
+    pub(crate) arrivals: Vec<(u32, u64)>,
     /// Frames by the path that they came over.
     pub(crate) paths: [u64; MOST_PATHS as usize],
 }
@@ -94,6 +96,7 @@ impl Receiver {
             latest: vec![0; usize::from(FLOWS)],
             until_compared: 1,
             latencies,
+            arrivals: Vec::new(),
             paths: [0; MOST_PATHS as usize],
         }
     }
@@ -135,6 +138,9 @@ impl Receiver {
         counts.received_bytes += frame.len() as u64;
         if let Some(latencies) = &mut self.latencies {
             latencies.record(time, now);
+        }
+        if self.arrivals.len() < self.arrivals.capacity() {
+            self.arrivals.push((sequence, now));
         }
         if self.returning.counts_paths {
             // The fifth octet of a router's MAC address begins with its path.

@@ -260,6 +260,7 @@ impl Station {
             sending_ns: sum.sending_ns,
             streams: sum.streams,
             latency: sum.latencies.and_then(|latencies| latencies.summary(self.clock)),
+            arrivals: sum.arrivals,
             paths: sum.paths,
             longest_gap_ns: sum.longest_gap_ns,
             link_down,

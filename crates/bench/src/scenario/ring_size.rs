@@ -28,12 +28,10 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RING_SIZES: [u16; 4] = [512, 1024, 2048, 4096];
-/// Shortest burst that is searched for: a quarter of the least of the rings' loss would begin here.
-const SHORTEST: u64 = 128;
+/// Shortest burst that is searched for, whose pace is taken for that of all: shorter ones are over before the generator is at its pace.
+const SHORTEST: u64 = 512;
 /// Longest burst: several times what the largest rings hold.
 const LONGEST: u64 = 65_536;
-/// Frames of the bursts whose pace is taken for that of all.
-const PACE: u64 = 512;
 /// Bursts of the loss curve.
 const CURVE: [u64; 8] = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
@@ -70,7 +68,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             }
             let rate = session.bench.measuring.sample(&mut node, case)?.result.packets_per_second();
             let mut device = UnderTest::new(&mut node, case, session.bench.measuring);
-            let pace = device.set_burst_pace(PACE)?;
+            let pace = device.set_burst_pace(SHORTEST)?;
             let settings = back_to_back::Settings {
                 minimum: SHORTEST,
                 maximum: LONGEST,

@@ -34,6 +34,35 @@ impl Variant {
     }
 }
 
+/// How the node is started, and started again.
+#[derive(Debug)]
+struct Launch {
+    program: PathBuf,
+    folder: PathBuf,
+    interrupt: Interrupt,
+}
+
+impl Launch {
+    fn control(&self) -> PathBuf {
+        self.folder.join("control.sock")
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.join("edge.yaml")
+    }
+
+    fn start(&self) -> Result<Process> {
+        Process::start("sluiced", &self.program, &self.folder, false, |command| {
+            command.arg("--config").arg(self.config()).arg("--socket").arg(self.control());
+        })
+    }
+
+    fn connect(&self, process: &mut Process) -> Result<Client> {
+        let what = "it answered on its control socket";
+        process.wait_for(what, START_LIMIT, &self.interrupt, || Client::connect(&self.control()).ok())
+    }
+}
+
 /// The node and its generator.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -41,10 +70,9 @@ pub(crate) struct Node {
     settings: NodeSettings,
     text: String,
     client: Client,
-    control: PathBuf,
+    launch: Launch,
     process: Process,
     generator: Generator,
-    interrupt: Interrupt,
 }
 
 impl Node {
@@ -52,7 +80,6 @@ impl Node {
     pub(crate) fn start(setting: &Setting, variant: Variant) -> Result<Self> {
         let Variant { name, topology, ring_size, flow_cache } = variant;
         let folder = setting.folder_of(name)?;
-        let (control, config) = (folder.join("control.sock"), folder.join("edge.yaml"));
         let links = setting.links(&folder, &topology)?;
         let settings = NodeSettings {
             topology,
@@ -66,34 +93,23 @@ impl Node {
             more: false,
         };
         let text = settings.document()?;
-        std::fs::write(&config, &text).during(|| format!("writing {}", config.display()))?;
-        let queues = setting.device_cores.len() as u16;
-        let mut generator = setting.start_traffic(&folder, &links.generator, &topology, queues)?;
         let program = find(
             "sluiced",
             setting.sluiced.as_deref(),
             "build it with `cargo build --release -p sluice-node`, or name it with --sluiced",
         )?;
-        let mut process = Process::start("sluiced", &program, &folder, false, |command| {
-            command.arg("--config").arg(&config).arg("--socket").arg(&control);
-        })?;
-        let what = "it answered on its control socket";
-        let mut client =
-            process.wait_for(what, START_LIMIT, &setting.interrupt, || Client::connect(&control).ok())?;
+        let launch = Launch { program, folder, interrupt: setting.interrupt.clone() };
+        let config = launch.config();
+        std::fs::write(&config, &text).during(|| format!("writing {}", config.display()))?;
+        let queues = setting.device_cores.len() as u16;
+        let mut generator = setting.start_traffic(&launch.folder, &links.generator, &topology, queues)?;
+        let mut process = launch.start()?;
+        let mut client = launch.connect(&mut process)?;
         generator.wait_for_links(LINKS_LIMIT)?;
         process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &setting.interrupt, || {
             resolved(&mut client, &topology).then_some(())
         })?;
-        Ok(Self {
-            variant,
-            settings,
-            text,
-            client,
-            control,
-            process,
-            generator,
-            interrupt: setting.interrupt.clone(),
-        })
+        Ok(Self { variant, settings, text, client, launch, process, generator })
     }
 
     /// A document with another logical network than the node was started with, and that one.
@@ -108,7 +124,7 @@ impl Node {
         let settings = NodeSettings { topology, ..self.settings.clone() };
         self.apply(&settings.document()?)?;
         let client = &mut self.client;
-        self.process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &self.interrupt, || {
+        self.process.wait_for("its next hops were resolved", NEIGHBOR_LIMIT, &self.launch.interrupt, || {
             resolved(client, &topology).then_some(())
         })
     }
@@ -129,6 +145,26 @@ impl Node {
         }
     }
 
+    /// Kills the node's process after a while and starts it again at once, while `work` has the generator. The node is as new
+    /// afterwards.
+    pub(crate) fn while_restarting<T: Send>(
+        &mut self,
+        after: Duration,
+        work: impl FnOnce(&mut Generator) -> Result<T> + Send,
+    ) -> Result<T> {
+        let Self { generator, process, launch, .. } = self;
+        let (result, started) = std::thread::scope(|scope| {
+            let working = scope.spawn(|| work(generator));
+            std::thread::sleep(after);
+            process.kill();
+            let started = launch.start();
+            (working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), started)
+        });
+        self.process = started?;
+        self.client = self.launch.connect(&mut self.process)?;
+        result
+    }
+
     fn apply(&mut self, document: &str) -> Result<()> {
         let request = Request::Apply { document: document.to_owned(), file: "edge.yaml".into() };
         match self.client.ask(&request)? {
@@ -139,7 +175,7 @@ impl Node {
 
     /// Another connection to the node's control socket.
     pub(crate) fn another_client(&self) -> Result<Client> {
-        Ok(Client::connect(&self.control)?)
+        Ok(Client::connect(&self.launch.control())?)
     }
 }
 

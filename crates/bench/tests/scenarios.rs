@@ -1,0 +1,230 @@
+//! The whole bench on this machine: generator, node and echo as processes, in ordinary pages and under the ordinary scheduler, so that
+//! it runs for any user. What is judged is that packets pass and are right, not how fast.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// How long an event may take before the test fails.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The program that mounts the command, after it and what it starts were built like this test. The folder above it holds the others.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let profile = test.ancestors().nth(2).unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "sluice-node", "-p", "sluice-generator", "-p", "sluice-bench"]);
+        cargo.args(["--bin", "sluiced", "--bin", "sluice-generator", "--example", "bench"]);
+        cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "the programs under test were built");
+        profile.join("examples/bench")
+    })
+}
+
+/// A scenario, with a folder of its own for everything that it makes.
+fn scenario(folder: &Path, name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(["bench", name, "--no-huge-pages", "--no-realtime", "--json"]).args(arguments);
+    command.env("TMPDIR", folder).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// The report of a scenario that ends well, and leaves nothing behind but `files`.
+fn report(name: &str, arguments: &[&str], files: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let output = scenario(folder.path(), name, arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {}{errors}", String::from_utf8_lossy(&output.stdout));
+    let mut left: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, files, "what is left behind");
+    for file in files.iter().filter(|file| file.ends_with(".html")) {
+        let page = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(page.starts_with("<!DOCTYPE html>") && page.contains(name));
+    }
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((report["scenario"].as_str(), report["complete"].as_bool()), (Some(name), Some(true)));
+    assert_eq!(report["environment"]["packet_memory"], "ordinary pages");
+    assert_eq!(report["environment"]["scheduler"], "ordinary");
+    let complaints = report["notes"].as_array().unwrap().iter().filter(|note| note["severity"] == "error");
+    assert_eq!(complaints.count(), 0, "{report}");
+    report
+}
+
+/// The rows of a section's table.
+fn rows<'a>(report: &'a Value, section: &str) -> &'a [Value] {
+    let sections = report["sections"].as_array().unwrap();
+    let found = sections.iter().find(|found| found["key"] == section);
+    let found = found.unwrap_or_else(|| panic!("no section {section}: {report}"));
+    found["table"]["rows"].as_array().unwrap()
+}
+
+/// A label of a row.
+fn label<'a>(row: &'a Value, column: &str) -> &'a str {
+    row["cells"][column]["text"].as_str().unwrap_or_else(|| panic!("{column}: {row}"))
+}
+
+/// A number that was measured.
+fn measured(row: &Value, column: &str) -> f64 {
+    let cell = &row["cells"][column];
+    assert_eq!(cell["kind"], "measured", "{column}: {row}");
+    cell["value"].as_f64().unwrap()
+}
+
+#[test]
+fn packets_of_both_families_pass_both_ways_and_are_right() {
+    let arguments = ["--sizes", "80,1500", "--direction", "both", "--family", "ipv4,ipv6"];
+    let more = ["--trial-ms", "1000", "--repeat", "1"];
+    let report = report("forward", &[&arguments[..], &more].concat(), &[]);
+    let rows = rows(&report, "forward");
+    let cases: Vec<&str> = rows.iter().map(|row| label(row, "case")).collect();
+    assert_eq!(cases, ["both IPv4 80", "both IPv4 1500", "both IPv6 80", "both IPv6 1500"]);
+    for row in rows {
+        assert!(measured(row, "mpps") > 0.0 && measured(row, "ceiling") > 0.0, "{row}");
+        assert!(measured(row, "cycles") > 10.0, "{row}");
+        assert!(measured(row, "hits") > 80.0, "1,280 flows a direction are decided once: {row}");
+    }
+}
+
+/// A node that keeps up with so few frames loses none of them: with tunnels of the other kind, over the other family, in a mix of sizes.
+#[test]
+fn workloads_send_back_what_the_tester_sends() {
+    let rates =
+        ["--link-speed", "0.01", "--minimum-rate", "50", "--loss-tolerance", "50", "--trial-s", "0.2"];
+    for (sizes, tunnels) in [
+        ("256", &["--encapsulation", "geneve"][..]),
+        ("imix-simple", &["--encapsulation", "vxlan", "--outer", "ipv6", "--family", "ipv6"]),
+        ("96", &["--encapsulation", "none"]),
+    ] {
+        let sizes = if sizes == "imix-simple" { "imix:abc(a=96,b=594,c=1518)" } else { sizes };
+        let arguments = [&["--quick", "--html", "page.html", "--sizes", sizes], &rates[..], tunnels].concat();
+        let report = report("bme-1", &arguments, &["page.html"]);
+        let row = &rows(&report, "throughput")[0];
+        assert!(measured(row, "throughput") > 0.0, "{row}");
+        let latencies = rows(&report, "latency");
+        assert_eq!(latencies.len(), 3, "at 10, 50 and 90 % of the throughput");
+        for row in latencies {
+            assert!(measured(row, "latency-p50") <= measured(row, "latency-max"), "{row}");
+        }
+    }
+}
+
+#[test]
+fn all_links_and_paths_are_used() {
+    let rates =
+        ["--link-speed", "0.01", "--minimum-rate", "50", "--loss-tolerance", "50", "--trial-s", "0.2"];
+    let arguments = [&["--quick", "--sizes", "128"], &rates[..]].concat();
+    assert_eq!(rows(&report("bme-2", &arguments, &[]), "throughput").len(), 1);
+    let report = report("ecmp", &["--repeat", "1", "--trial-ms", "300"], &[]);
+    let rows = rows(&report, "ecmp-64");
+    assert_eq!(rows.len(), 8);
+    for (paths, row) in (1..).zip(rows) {
+        assert_eq!(label(row, "paths"), paths.to_string());
+        let (least, most) = (measured(row, "least"), measured(row, "most"));
+        assert!(
+            least > 0.0 && least <= 100.0 / f64::from(paths) && most >= 100.0 / f64::from(paths),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_flow_cache_that_is_off_is_hit_by_nothing() {
+    let report = report("flow-cache", &["--repeat", "1", "--trial-ms", "500", "--direction", "encap"], &[]);
+    let row = &rows(&report, "flow-cache")[0];
+    assert!(measured(row, "hits") > 80.0, "{row}");
+    assert!(measured(row, "on") < measured(row, "off"), "{row}");
+    let stages: Vec<&str> = rows(&report, "stages").iter().map(|row| label(row, "stage")).collect();
+    for stage in ["rx", "parse", "flow-cache", "tier-0", "rewrite", "tx"] {
+        assert!(stages.contains(&stage), "{stage} of {stages:?}");
+    }
+}
+
+/// What a process started, once there are so many.
+fn children(of: u32, count: usize) -> Vec<i32> {
+    let children = format!("/proc/{of}/task/{of}/children");
+    let end = Instant::now() + LIMIT;
+    loop {
+        assert!(Instant::now() < end, "{count} processes did not start");
+        let text = std::fs::read_to_string(&children).unwrap();
+        let pids: Vec<i32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        if pids.len() >= count {
+            return pids;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_interrupt_ends_everything_and_leaves_a_report_of_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--sizes", "64", "--direction", "encap", "--trial-ms", "60000", "--output", "partial.json"];
+    let mut bench = scenario(folder.path(), "forward", &arguments);
+    let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = children(bench.id(), 2);
+    kill(Pid::from_raw(bench.id().cast_signed()), Signal::SIGINT).unwrap();
+    let end = Instant::now() + LIMIT;
+    while bench.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < end, "the bench did not end");
+        std::thread::yield_now();
+    }
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("interrupted: everything that was started has been ended"), "{message}");
+    for pid in started {
+        assert!(kill(Pid::from_raw(pid), None).is_err(), "process {pid} still runs");
+    }
+    let partial = std::fs::read_to_string(folder.path().join("partial.json")).unwrap();
+    let partial: Value = serde_json::from_str(&partial).unwrap();
+    assert_eq!(partial["complete"], false);
+    assert!(partial["incomplete_because"].as_str().unwrap().contains("interrupted"), "{partial}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_starts() {
+    for (arguments, sentences) in [
+        (&["--generator-cores", "0", "--device-cores", "0"][..], &["name them with --generator-cores"][..]),
+        (&["--sizes", "63,9000,tiny"], &["63", "9000", "tiny"]),
+        (&["--sizes", "64,1519", "--family", "ipv6"], &["64", "1519"]),
+        (&["--html", "no/such/folder/page.html"], &["no/such/folder"]),
+        (&["--link-speed", "0"], &["above 0"]),
+        (&["--loss-tolerance", "100"], &["below 100"]),
+        (&["--trial-s", "nan"], &["above 0"]),
+        (&["--direction", "loop"], &["no direction `loop`"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = scenario(folder.path(), "forward", arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        for sentence in sentences {
+            assert!(message.contains(sentence), "{arguments:?}: {message}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn the_document_that_is_shown_is_a_node_document() {
+    let output = Command::new(program()).args(["bench", "forward", "--show-document"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let plan = sluice_intent::parse(&text, "shown.yaml").unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!((plan.name.as_str(), plan.ports.len(), plan.workloads.len()), ("bench-edge", 2, 20));
+}
