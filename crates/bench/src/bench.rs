@@ -6,11 +6,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 use crate::command::CommonArguments;
-use crate::error::{Result, While};
+use crate::error::{BenchError, Result, While};
 use crate::machine::{Conditions, HugePages, Realtime, check_cores, load_average, processor};
 use crate::measure::{Case, Measuring, Sample};
+use crate::ports::PortName;
 use crate::process::Interrupt;
-use crate::subject::{Setting, Subject};
+use crate::subject::{Links, NamedPorts, Setting, Subject};
 
 /// Default length of a trial, milliseconds: short enough that the kernel lets a real-time thread have its core for all of it.
 const TRIAL_MS: u64 = 300;
@@ -26,6 +27,35 @@ pub(crate) struct Bench {
     // Given back when the processes have ended.
     _folder: TempDir,
     _huge_pages: Option<HugePages>,
+}
+
+/// The ports that were named, of both ends.
+fn named_ports(arguments: &CommonArguments) -> Result<Option<NamedPorts>> {
+    let CommonArguments { uplinks, downlinks, device_uplinks, device_downlinks, .. } = arguments;
+    if uplinks.is_empty() {
+        return Ok(None);
+    }
+    let all: Vec<&PortName> =
+        [uplinks, downlinks, device_uplinks, device_downlinks].into_iter().flatten().collect();
+    let twice = all.iter().enumerate().find(|(at, port)| all[..*at].contains(port));
+    if let Some((_, port)) = twice {
+        return Err(BenchError::Arguments(format!(
+            "{port} is named twice: every end of a link is a port of its own"
+        )));
+    }
+    if (uplinks.len(), downlinks.len()) != (device_uplinks.len(), device_downlinks.len()) {
+        return Err(BenchError::Arguments(
+            "each --uplink needs its --device-uplink, each --downlink its --device-downlink: the ports at the other ends".into(),
+        ));
+    }
+    let links = |uplinks: &[PortName], downlinks: &[PortName]| Links {
+        uplinks: uplinks.to_vec(),
+        downlinks: downlinks.to_vec(),
+    };
+    Ok(Some(NamedPorts {
+        generator: links(uplinks, downlinks),
+        device: links(device_uplinks, device_downlinks),
+    }))
 }
 
 impl Bench {
@@ -47,7 +77,7 @@ impl Bench {
             generator: arguments.generator.clone(),
             sluiced: arguments.sluiced.clone(),
             interrupt,
-            ports: None,
+            ports: named_ports(arguments)?,
         };
         let (trial_ms, repeat) = if quick { (150, 2) } else { (TRIAL_MS, REPEAT) };
         let measuring = Measuring {

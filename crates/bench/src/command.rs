@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::Result;
+use crate::ports::PortName;
 use crate::report::compare::LEAST_CHANGE;
 use crate::scenario::{self, Choice};
 use crate::{reload, session, stored};
@@ -87,6 +88,19 @@ pub(crate) struct CommonArguments {
     /// Cores of what is measured.
     #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [1u16])]
     pub(crate) device_cores: Vec<u16>,
+    /// A port of the generator on the side of the tester, once for each uplink: pci:ADDRESS, af_xdp:INTERFACE, af_packet:INTERFACE,
+    /// tap:INTERFACE, vhost:SOCKET or memif:SOCKET:ID [default: shared memory for all ports].
+    #[arg(long = "uplink", value_name = "PORT", requires = "downlinks")]
+    pub(crate) uplinks: Vec<PortName>,
+    /// A port of the generator on the side of the workloads, once for each downlink.
+    #[arg(long = "downlink", value_name = "PORT", requires = "uplinks")]
+    pub(crate) downlinks: Vec<PortName>,
+    /// The node's port at the other end of an uplink, in the same order.
+    #[arg(long = "device-uplink", value_name = "PORT", requires_all = ["uplinks", "device_downlinks"])]
+    pub(crate) device_uplinks: Vec<PortName>,
+    /// The node's port at the other end of a downlink, in the same order.
+    #[arg(long = "device-downlink", value_name = "PORT", requires_all = ["uplinks", "device_uplinks"])]
+    pub(crate) device_downlinks: Vec<PortName>,
     /// Milliseconds of each trial [default: 300].
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) trial_ms: Option<u64>,

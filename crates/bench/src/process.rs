@@ -133,6 +133,11 @@ impl Process {
         }
     }
 
+    /// How it ended, if it has.
+    pub(crate) fn end(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     /// Ends it at once, by SIGKILL. It is waited for when this is dropped: until then its number is no other's.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

@@ -184,6 +184,20 @@ impl Session<'_> {
         Ok(cases)
     }
 
+    /// For scenarios whose subjects are all there at once.
+    ///
+    /// # Errors
+    ///
+    /// Where ports were named: only one subject can have them.
+    pub(crate) fn needs_shared_memory(&self) -> Result<()> {
+        match self.bench.setting.ports {
+            None => Ok(()),
+            Some(_) => Err(BenchError::Arguments(
+                "this scenario measures several devices in turn, each on ports of its own: it works over shared memory alone, without --uplink and --downlink".into(),
+            )),
+        }
+    }
+
     /// Measures every case on every subject in turn, at the highest rate. The trials by subject and case.
     pub(crate) fn in_turn(
         &mut self,

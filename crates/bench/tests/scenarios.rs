@@ -198,6 +198,35 @@ fn an_interrupt_ends_everything_and_leaves_a_report_of_what_there_is() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
 }
 
+/// The link goes down in the middle of a search; the search ends, and says why.
+#[test]
+fn a_node_that_dies_ends_the_search_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--sizes", "256", "--trial-s", "3", "--link-speed", "0.01", "--output", "partial.json"];
+    let mut bench = scenario(folder.path(), "bme-1", &arguments);
+    let bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let node = loop {
+        let is_node = |pid: &i32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.trim() == "sluiced"
+        };
+        if let Some(pid) = children(bench.id(), 1).into_iter().find(is_node) {
+            break pid;
+        }
+    };
+    kill(Pid::from_raw(node), Signal::SIGKILL).unwrap();
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("sluiced: it ended") && message.contains("signal: 9"), "{message}");
+    let partial = std::fs::read_to_string(folder.path().join("partial.json")).unwrap();
+    let partial: Value = serde_json::from_str(&partial).unwrap();
+    assert_eq!(
+        (&partial["complete"], &partial["sections"]),
+        (&Value::Bool(false), &Value::Array(Vec::new()))
+    );
+}
+
 #[test]
 fn mistakes_are_told_before_anything_starts() {
     for (arguments, sentences) in [
@@ -208,6 +237,9 @@ fn mistakes_are_told_before_anything_starts() {
         (&["--link-speed", "0"], &["above 0"]),
         (&["--loss-tolerance", "100"], &["below 100"]),
         (&["--trial-s", "nan"], &["above 0"]),
+        (&["--uplink", "eth0", "--downlink", "af_packet:x"], &["af_packet:INTERFACE"]),
+        (&["--uplink", "af_packet:x", "--downlink", "af_packet:x"], &["af_packet:x is named twice"]),
+        (&["--uplink", "af_packet:x", "--downlink", "af_packet:y"], &["--device-uplink"]),
         (&["--direction", "loop"], &["no direction `loop`"]),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -227,4 +259,50 @@ fn the_document_that_is_shown_is_a_node_document() {
     let text = String::from_utf8(output.stdout).unwrap();
     let plan = sluice_intent::parse(&text, "shown.yaml").unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!((plan.name.as_str(), plan.ports.len(), plan.workloads.len()), ("bench-edge", 2, 20));
+}
+
+/// Two veth pairs in a network namespace of their own: the generator at one end of each, the node at the other.
+#[test]
+fn ports_of_the_kernel_are_links_like_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let links = "set -e
+        for side in up down; do
+            ip link add g-$side type veth peer name d-$side
+            sysctl -qw net.ipv6.conf.g-$side.disable_ipv6=1 net.ipv6.conf.d-$side.disable_ipv6=1
+            ip link set g-$side up; ip link set d-$side up
+        done
+        exec \"$@\"";
+    let bench = scenario(
+        folder.path(),
+        "bme-1",
+        &[
+            &["--quick", "--sizes", "256", "--link-speed", "0.002", "--minimum-rate", "50"][..],
+            &["--loss-tolerance", "50", "--trial-s", "0.3", "--trial-ms", "300"],
+            &["--uplink", "af_packet:g-up", "--device-uplink", "af_packet:d-up"],
+            &["--downlink", "af_packet:g-down", "--device-downlink", "af_packet:d-down"],
+        ]
+        .concat(),
+    );
+    let namespaces =
+        Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output().unwrap();
+    if !namespaces.status.success() {
+        eprintln!("NOT TESTED: no namespaces here: {}", String::from_utf8_lossy(&namespaces.stderr));
+        return;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--net", "--mount-proc", "--fork", "--pid"]);
+    unshare.args(["sh", "-c", links, "sh"]).arg(bench.get_program()).args(bench.get_args());
+    unshare.env("TMPDIR", folder.path()).current_dir(folder.path()).stdin(Stdio::null());
+    let output = unshare.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{errors}", String::from_utf8_lossy(&output.stdout));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(measured(&rows(&report, "throughput")[0], "throughput") > 0.0, "{report}");
+    let ports: Vec<&str> = report["environment"]["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| port["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(ports, ["af_packet:g-up", "af_packet:g-down"]);
 }

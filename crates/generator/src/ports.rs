@@ -15,8 +15,9 @@ pub(crate) const BURST: usize = 64;
 const DESCRIPTORS: u16 = 1024;
 /// Room for the longest frame of a workload with every encapsulation there is.
 const MTU: u16 = 1700;
-/// Largest frame that an AF_PACKET slot holds beside its header, and slots of a ring.
-const SLOT: (u32, u32) = (2048, 4096);
+/// Bytes of an AF_PACKET slot, which hold the longest frame and its header, and slots of a ring: locked memory, of which an ordinary user has
+/// 8 MiB.
+const SLOT: (u32, u32) = (2048, 512);
 
 /// How ports are opened.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +98,8 @@ pub(crate) fn memory_mebibytes(ports: &[PortName], cores: usize) -> u32 {
     let cores = cores as u32;
     let sent = if are_shared_memory(ports) { 1024 } else { buffers(ports, 1) };
     let packets = buffers(ports, cores as u16 + 1) + cores * (2 * sent + 512);
-    // 2.5 KiB a packet with all that belongs to it, and something for rings and drivers.
-    (packets * 5 / 2048 + 32).max(64)
+    // 2.5 KiB a packet with all that belongs to it; as much again for rings, drivers and what pools leave unused between each other.
+    (packets * 5 / 1024 + 32).max(64)
 }
 
 /// A pool for `count` packets, with a cache from which bursts are taken and to which they come back while they are still in the

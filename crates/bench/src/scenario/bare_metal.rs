@@ -15,7 +15,7 @@ use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
 use crate::session::Session;
-use crate::subject::{Echo, Node, Subject, Variant};
+use crate::subject::{Echo, Node, Variant};
 use crate::topology::Topology;
 
 pub(crate) const ONE: Scenario = Scenario {
@@ -102,18 +102,12 @@ fn run(
     let cases = session.cases(&[Directions::Loop], report)?;
     let speed = session.arguments.link()?;
     let uplinks = LinkSpeed::new(speed.bits_per_second() * f64::from(topology.uplinks))?;
+    let ceilings = ceilings(session, &topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
-    node.pause();
-    let mut echo = Echo::start(&session.bench.setting, &topology)?;
-    echo.pause();
     let (mut measured, mut disturbed) = (Vec::new(), 0);
-    for case in cases {
-        session.message(format!("{case}: what generator and links can do"));
-        let ceiling = in_its_turn(&mut echo, |echo| ceiling(session, echo, &case))?;
-        report.generator.ceiling_mpps.push((case.sizes.to_string(), ceiling.0 / 1e6));
-        report.generator.own_latency = report.generator.own_latency.or(ceiling.1);
-        let result = in_its_turn(&mut node, |node| measure(session, node, case, ceiling.0, uplinks))?;
+    for (case, ceiling) in cases.into_iter().zip(ceilings) {
+        let result = measure(session, &mut node, case, ceiling, uplinks)?;
         disturbed += result.disturbed;
         report.check_frames(&result.case.to_string(), &result.faults());
         measured.push(result);
@@ -125,27 +119,35 @@ fn run(
     }
     if session.arguments.profile {
         let cases: Vec<Case> = measured.iter().map(|one| one.case.clone()).collect();
-        let profiles = in_its_turn(&mut node, |node| session.profile(node, &cases))?;
+        let profiles = session.profile(&mut node, &cases)?;
         report.section(profile::section(&profiles));
     }
     Ok(())
 }
 
-/// Lets a subject have its core for a while.
-fn in_its_turn<S: Subject, T>(subject: &mut S, work: impl FnOnce(&mut S) -> Result<T>) -> Result<T> {
-    subject.resume();
-    let result = work(subject);
-    subject.pause();
-    result
-}
-
-/// What comes back from an echo, frames a second, and how long a frame is under way at a tenth of that.
-fn ceiling(session: &Session<'_>, echo: &mut Echo, case: &Case) -> Result<(f64, Option<Latency>)> {
-    let rate = session.bench.measuring.sample(echo, case)?.result.packets_per_second();
-    let load = Load::Rate { packets_per_second: rate * SHARES[0] };
-    let duration = Duration::from_millis(session.bench.measuring.trial_ms);
-    let trial = session.bench.measuring.calm_trial(echo, case, load, duration, true)?;
-    Ok((rate, trial.result.latency.map(Latency::from)))
+/// What comes back from an echo in each case, frames a second, and how long a frame is under way at a tenth of that: told to the report. The
+/// echo has ended by the time that the node starts, since both may need the same ports.
+fn ceilings(
+    session: &mut Session<'_>,
+    topology: &Topology,
+    cases: &[Case],
+    report: &mut Report,
+) -> Result<Vec<f64>> {
+    let mut echo = Echo::start(&session.bench.setting, topology)?;
+    let measuring = session.bench.measuring;
+    let duration = Duration::from_millis(measuring.trial_ms);
+    let mut ceilings = Vec::new();
+    for case in cases {
+        session.message(format!("{case}: what generator and links can do"));
+        let rate = measuring.sample(&mut echo, case)?.result.packets_per_second();
+        let load = Load::Rate { packets_per_second: rate * SHARES[0] };
+        let trial = measuring.calm_trial(&mut echo, case, load, duration, true)?;
+        report.generator.ceiling_mpps.push((case.sizes.to_string(), rate / 1e6));
+        let latency = trial.result.latency.map(Latency::from);
+        report.generator.own_latency = report.generator.own_latency.or(latency);
+        ceilings.push(rate);
+    }
+    Ok(ceilings)
 }
 
 fn measure(

@@ -28,6 +28,7 @@ const DIRECTIONS: [Directions; 3] = [Directions::Encap, Directions::Decap, Direc
 const PUBLISHED: f64 = 75.0;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
+    session.needs_shared_memory()?;
     let topology = session.arguments.topology();
     let cases = session.cases(&DIRECTIONS, report)?;
     let setting = &session.bench.setting;

@@ -7,6 +7,7 @@ use crate::report::{Axis, Cell, Chart, Column, FrameFaults, Report, Row, Section
 use crate::scenario::Scenario;
 use crate::session::Session;
 use crate::subject::{Echo, Node, Subject, Variant};
+use crate::topology::Topology;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "forward",
@@ -28,13 +29,8 @@ const CHECK: f64 = 0.8;
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let topology = session.arguments.topology();
     let cases = session.cases(&[Directions::Encap, Directions::Decap, Directions::Both], report)?;
-    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
+    let (mut node, samples) = beside_an_echo(session, &topology, &cases)?;
     session.describe(&mut node, report);
-    node.pause();
-    let mut echo = Echo::start(&session.bench.setting, &topology)?;
-    let samples = session.in_turn(&mut [&mut node, &mut echo], &cases)?;
-    drop(echo);
-    node.resume();
     session.steps(cases.len());
     let mut measured = Vec::new();
     for (case, (ours, echoed)) in cases.iter().zip(samples[0].iter().zip(&samples[1])) {
@@ -62,6 +58,31 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A node, and its trials and an echo's: in turn, or one after the other where they need the same ports.
+fn beside_an_echo(
+    session: &mut Session<'_>,
+    topology: &Topology,
+    cases: &[Case],
+) -> Result<(Node, [Vec<Vec<Sample>>; 2])> {
+    if session.needs_shared_memory().is_err() {
+        let mut echo = Echo::start(&session.bench.setting, topology)?;
+        let echoed = session.in_turn(&mut [&mut echo], cases)?.swap_remove(0);
+        drop(echo);
+        let mut node = Node::start(&session.bench.setting, Variant::new(*topology))?;
+        let ours = session.in_turn(&mut [&mut node], cases)?.swap_remove(0);
+        node.resume();
+        return Ok((node, [ours, echoed]));
+    }
+    let mut node = Node::start(&session.bench.setting, Variant::new(*topology))?;
+    node.pause();
+    let mut echo = Echo::start(&session.bench.setting, topology)?;
+    let mut samples = session.in_turn(&mut [&mut node, &mut echo], cases)?;
+    drop(echo);
+    node.resume();
+    let echoed = samples.swap_remove(1);
+    Ok((node, [samples.swap_remove(0), echoed]))
 }
 
 /// All trials of one case.

@@ -41,6 +41,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         })?;
     }
     let rows = OutputFile::check(Path::new(ROWS))?;
+    session.needs_shared_memory()?;
     let topology = session.arguments.topology();
     let cases = session.cases(&[Directions::Encap, Directions::Decap, Directions::Both], report)?;
     let setting = &session.bench.setting;

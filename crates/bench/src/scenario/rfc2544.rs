@@ -15,7 +15,7 @@ use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;
 use crate::search::{LimitedBy, back_to_back, frame_loss, maximum_receive_rate, reset};
 use crate::session::{Session, conditions};
-use crate::subject::{Echo, Node, Subject, Variant};
+use crate::subject::{Echo, Node, Variant};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rfc2544",
@@ -60,25 +60,22 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         _ => cases,
     };
     session.steps(cases.len() * 5 + 1);
-    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
-    session.describe(&mut node, report);
-    node.pause();
+    // The echo has ended by the time that the node starts, since both may need the same ports.
     let mut echo = Echo::start(&session.bench.setting, &topology)?;
-    echo.pause();
-    let mut measured = Vec::new();
-    for case in cases {
+    for case in &cases {
         session.message(format!("{case}: what generator and links can do"));
-        echo.resume();
-        let ceiling = session.bench.measuring.sample(&mut echo, &case)?.result.packets_per_second();
-        echo.pause();
+        let ceiling = session.bench.measuring.sample(&mut echo, case)?.result.packets_per_second();
         report.generator.ceiling_mpps.push((case.to_string(), ceiling / 1e6));
-        node.resume();
-        measured.push(measure(session, &mut node, case, ceiling)?);
-        node.pause();
-        fill(report, &measured);
     }
     drop(echo);
-    node.resume();
+    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
+    session.describe(&mut node, report);
+    let mut measured = Vec::new();
+    for (at, case) in cases.into_iter().enumerate() {
+        let ceiling = report.generator.ceiling_mpps[at].1 * 1e6;
+        measured.push(measure(session, &mut node, case, ceiling)?);
+        fill(report, &measured);
+    }
     if let Some(one) = measured.first() {
         report.section(after_a_reset(session, &mut node, &one.case)?);
         session.step();

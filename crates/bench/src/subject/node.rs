@@ -131,7 +131,7 @@ impl Node {
 
     /// Begins to attribute its workers' cycles to stages, from zero, or ends it.
     pub(crate) fn set_profile(&mut self, enabled: bool) -> Result<()> {
-        match self.client.ask(&Request::SetProfile { enabled })? {
+        match self.ask(&Request::SetProfile { enabled })? {
             Answer::Done(_) => Ok(()),
             _ => Err(self.process.failed("it cannot be profiled")),
         }
@@ -139,7 +139,7 @@ impl Node {
 
     /// Its workers' cycles by stage.
     pub(crate) fn stages(&mut self) -> Result<Vec<CoreStages>> {
-        match self.client.ask(&Request::GetStages)? {
+        match self.ask(&Request::GetStages)? {
             Answer::Stages(stages) => Ok(stages.cores),
             _ => Err(self.process.failed("it does not tell its stages")),
         }
@@ -165,9 +165,17 @@ impl Node {
         result
     }
 
+    /// An answer, or why there is none: a node that has ended says more than its socket does.
+    fn ask(&mut self, request: &Request) -> Result<Answer> {
+        self.client.ask(request).map_err(|error| match self.process.end() {
+            Some(status) => self.process.failed(format!("it ended while it was measured ({status})")),
+            None => error.into(),
+        })
+    }
+
     fn apply(&mut self, document: &str) -> Result<()> {
         let request = Request::Apply { document: document.to_owned(), file: "edge.yaml".into() };
-        match self.client.ask(&request)? {
+        match self.ask(&request)? {
             Answer::Applied(_) => Ok(()),
             _ => Err(BenchError::Document("the node did not apply it".into())),
         }
@@ -199,10 +207,10 @@ impl Subject for Node {
     }
 
     fn counters(&mut self) -> Result<Counters> {
-        let Answer::CpuStats(cores) = self.client.ask(&Request::GetCpuStats)? else {
+        let Answer::CpuStats(cores) = self.ask(&Request::GetCpuStats)? else {
             return Err(self.process.failed("it does not tell its cycles"));
         };
-        let Answer::FlowCacheStats(caches) = self.client.ask(&Request::GetFlowCacheStats)? else {
+        let Answer::FlowCacheStats(caches) = self.ask(&Request::GetFlowCacheStats)? else {
             return Err(self.process.failed("it does not tell its flow cache's counts"));
         };
         Ok(Counters {
@@ -217,7 +225,7 @@ impl Subject for Node {
     }
 
     fn drops(&mut self) -> Result<Vec<(String, u64)>> {
-        match self.client.ask(&Request::GetDrops)? {
+        match self.ask(&Request::GetDrops)? {
             Answer::Drops(drops) => Ok(drops.into_iter().map(|drop| (drop.reason, drop.packets)).collect()),
             _ => Err(self.process.failed("it does not tell its drops")),
         }
