@@ -46,8 +46,10 @@ demo: build
 	@$(SLUICE) lab demo
 
 bench: build
+	@mkdir -p target/bench
 	cargo bench -p sluice-datapath --bench engine
 	@$(SLUICE) bench forward
+	@$(SLUICE) bench bme-1 --html target/bench/bme-1.html --output target/bench/bme-1.json
 	@$(SLUICE) bench reload
 
 bench-peers: setup-bench build

@@ -138,9 +138,11 @@ pub(crate) enum Command {
     Lab(sluice_lab::LabArguments),
     /// Measure a node, or other data planes beside it
     #[command(after_help = "Examples:
-  sluice bench forward --quick           packets a second and cycles a packet, over shared-memory ports
-  sluice bench forward --json            every size, direction and family, for programs
-  sluice bench peers                     the same work on Open vSwitch with DPDK, side by side")]
+  sluice bench --list                    the scenarios, and which document each reproduces
+  sluice bench bme-1 --quick --html report.html
+                                         throughput and latency by frame size, as a page
+  sluice bench peers                     the same work on Open vSwitch with DPDK and others, side by side
+  sluice bench compare a.json b.json     what changed beyond noise")]
     Bench(sluice_bench::BenchArguments),
 }
 
