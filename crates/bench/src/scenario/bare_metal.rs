@@ -115,7 +115,9 @@ fn run(
         session.step();
     }
     if disturbed > 0 {
-        report.note(format!("{disturbed} trials with loss were repeated because another program had one of the cores meanwhile."));
+        report.note(format!(
+            "trials with loss that were repeated because another program had one of the cores meanwhile: {disturbed}"
+        ));
     }
     if session.arguments.profile {
         let cases: Vec<Case> = measured.iter().map(|one| one.case.clone()).collect();
@@ -212,13 +214,20 @@ fn fill(
     report.section(throughput(measured, topology, link, published)?);
     report.section(latency(measured));
     report.section(sizing(measured, report.environment.cycles_per_second.unwrap_or(0) as f64)?);
-    if let Some((last, rate)) = measured.last().and_then(|last| Some((last, last.rate()?))) {
-        let gbps = last.frame.layer_1_bits_per_second(rate) / 1e9;
+    let sentence = |one: &Measured| {
+        let rate = one.rate()?;
+        let gbps = one.frame.layer_1_bits_per_second(rate) / 1e9;
+        Some(format!("{gbps:.1} Gb/s ({:.2} Mpps) of frames of {} bytes", rate / 1e6, one.case.sizes))
+    };
+    let sentences: Vec<String> = [measured.first(), measured.last().filter(|_| measured.len() > 1)]
+        .into_iter()
+        .flatten()
+        .filter_map(sentence)
+        .collect();
+    if !sentences.is_empty() {
+        let all = sentences.join(", ");
         report.result(format!(
-            "{:.2} Gb/s of {} frames each way, {:.2} million a second, with no more than the tolerated loss.",
-            gbps,
-            last.case.sizes,
-            rate / 1e6
+            "{all}: there and back again through one node, with no more than the tolerated loss."
         ));
     }
     Ok(())

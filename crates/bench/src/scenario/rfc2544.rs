@@ -83,7 +83,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let disturbed: u32 = measured.iter().map(|one| one.disturbed).sum();
     if disturbed > 0 {
         report.note(format!(
-            "{disturbed} trials with loss were repeated: another program had one of the cores."
+            "trials with loss that were repeated because another program had one of the cores meanwhile: {disturbed}"
         ));
     }
     Ok(())
