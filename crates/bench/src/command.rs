@@ -8,7 +8,11 @@ use clap::{Args, Subcommand};
 use crate::error::Result;
 use crate::report::compare::LEAST_CHANGE;
 use crate::scenario::{self, Choice};
+use crate::scenario::latency::{self, EndArguments};
 use crate::{reload, session, stored};
+
+/// Name of the hidden command that runs the ends of the latency scenario.
+pub(crate) const ENDS: &str = "latency-end";
 
 /// Measure how fast a node forwards.
 #[derive(Args, Debug)]
@@ -40,6 +44,8 @@ enum Action {
   sluice bench show report.json
   sluice bench show report.json --html report.html")]
     Show(ShowArguments),
+    #[command(name = ENDS, hide = true)]
+    LatencyEnd(EndArguments),
 }
 
 #[derive(Args, Debug)]
@@ -128,6 +134,7 @@ pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
         Action::Reload(arguments) => reload::run(&arguments),
         Action::Compare(arguments) => stored::compare(&arguments),
         Action::Show(arguments) => stored::show(&arguments),
+        Action::LatencyEnd(arguments) => latency::run_end(&arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -133,6 +133,19 @@ impl Process {
         }
     }
 
+    /// Waits until the process has ended by itself; an error when the time is up or a signal came.
+    pub(crate) fn wait_for_end(&mut self, limit: Duration, interrupt: &Interrupt) -> Result<()> {
+        let end = Instant::now() + limit;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            interrupt.check()?;
+            if Instant::now() > end {
+                return Err(self.failed(format!("it did not end within {} s", limit.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
     /// Stops the process where it is, so that it takes no time of what is measured.
     pub(crate) fn pause(&self) {
         self.signal(Signal::SIGSTOP);
@@ -145,12 +158,7 @@ impl Process {
 
     /// The threads of the process whose names begin with `prefix`.
     pub(crate) fn threads(&self, prefix: &str) -> Vec<u32> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
-        let named = |task: std::fs::DirEntry| {
-            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
-            name.starts_with(prefix).then(|| task.file_name().to_str()?.parse().ok())?
-        };
-        tasks.filter_map(named).collect()
+        threads(self.pid(), prefix)
     }
 
     fn signal(&self, signal: Signal) {
@@ -175,6 +183,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The threads of a process whose names begin with `prefix`.
+pub(crate) fn threads(pid: u32, prefix: &str) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let named = |task: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        name.starts_with(prefix).then(|| task.file_name().to_str()?.parse().ok())?
+    };
+    tasks.filter_map(named).collect()
 }
 
 /// Runs a program to its end; its standard output, or an error with its standard error.
