@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 
 use crate::error::Result;
 use crate::report::compare::LEAST_CHANGE;
-use crate::scenario::{self, Choice};
 use crate::scenario::latency::{self, EndArguments};
+use crate::scenario::{self, Choice};
 use crate::{reload, session, stored};
 
 /// Name of the hidden command that runs the ends of the latency scenario.

@@ -143,14 +143,6 @@ impl Realtime {
         }
         raised
     }
-
-    /// Lets threads run only where nothing else wants to (SCHED_IDLE), for as long as they live: what any user may do, so that a thread
-    /// that polls gives its core to whoever wakes up.
-    pub(crate) fn yield_to_all(self, threads: &[u32]) {
-        for thread in threads {
-            chrt(&["-i", "-p", "0", &thread.to_string()]);
-        }
-    }
 }
 
 /// Threads under the real-time scheduler.

@@ -25,6 +25,7 @@ use sluice_lab::PortKind;
 use crate::arguments::ScenarioArguments;
 use crate::environment::{Core, Port};
 use crate::error::{BenchError, Result};
+use crate::machine::Realtime;
 use crate::report::{self, Report, Section};
 use crate::scenario::{Own, Scenario};
 use crate::session::Session;
@@ -101,7 +102,9 @@ fn arguments(command: Command) -> Command {
         .mut_arg("generator_cores", |argument| {
             argument.help("Core of the clients, and of the node beside them")
         })
-        .mut_arg("device_cores", |argument| argument.help("Core of the servers, and of the node beside them"));
+        .mut_arg("device_cores", |argument| {
+            argument.help("Core of the servers, and of the node beside them")
+        });
     LatencyArguments::augment_args(command)
 }
 
@@ -110,7 +113,11 @@ fn own(arguments: &ScenarioArguments) -> Result<LatencyArguments> {
     let meaningless: Vec<String> = MEANINGLESS
         .iter()
         .filter(|name| given(name))
-        .map(|name| format!("--{}", name.replace('_', "-")))
+        .map(|name| match *name {
+            "families" => "--family".to_owned(),
+            "directions" => "--direction".to_owned(),
+            name => format!("--{}", name.replace('_', "-")),
+        })
         .collect();
     if !meaningless.is_empty() {
         let names = meaningless.join(", ");
@@ -131,8 +138,11 @@ fn cores(arguments: &ScenarioArguments) -> Result<[u16; 2]> {
 }
 
 fn document(arguments: &ScenarioArguments) -> Result<String> {
-    let [client_core, server_core] = cores(arguments)?;
-    network::document(arguments.encapsulation, client_core, server_core)
+    network::document(
+        arguments.encapsulation,
+        cores(arguments)?,
+        Realtime::new(!arguments.common.no_realtime),
+    )
 }
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
@@ -157,7 +167,10 @@ fn merge_files(files: &[PathBuf], report: &mut Report) -> Result<()> {
     let name = |file: &PathBuf| file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
     let (breakdown, counts) = merge::merge(&points, &files.iter().map(name).collect::<Vec<_>>());
     let Some(breakdown) = breakdown else {
-        return Err(BenchError::Arguments(format!("nothing can be told from these captures: {}", counts.sentence())));
+        return Err(BenchError::Arguments(format!(
+            "nothing can be told from these captures: {}",
+            counts.sentence()
+        )));
     };
     report.note("The files' times are taken to be of one clock, as those of one machine are.");
     let section = results::legs("legs", "The time of each leg", &breakdown);
@@ -169,8 +182,13 @@ fn merge_files(files: &[PathBuf], report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn measure(session: &mut Session<'_>, report: &mut Report, own: &LatencyArguments, capture: bool) -> Result<()> {
-    let [client_core, server_core] = cores(session.arguments)?;
+fn measure(
+    session: &mut Session<'_>,
+    report: &mut Report,
+    own: &LatencyArguments,
+    capture: bool,
+) -> Result<()> {
+    let cores = cores(session.arguments)?;
     let realtime = session.bench.measuring.realtime;
     let milliseconds = session.bench.measuring.trial_ms;
     if realtime.is_on() && milliseconds > LONGEST_MS {
@@ -180,8 +198,7 @@ fn measure(session: &mut Session<'_>, report: &mut Report, own: &LatencyArgument
     }
     let settings = Settings {
         encapsulation: session.arguments.encapsulation,
-        client_core,
-        server_core,
+        cores,
         port_kind: own.port_kind,
         sluiced: session.bench.setting.sluiced.clone(),
         realtime,
@@ -190,7 +207,7 @@ fn measure(session: &mut Session<'_>, report: &mut Report, own: &LatencyArgument
     };
     session.message("building the lab");
     let network = Network::up(settings, |step| session.message(step))?;
-    describe(session, report, own, &network, [client_core, server_core])?;
+    describe(session, report, own, &network, cores)?;
     let captures = if capture { CASES.len() } else { 0 };
     session.steps(CASES.len() * Kind::ALL.len() * session.bench.repeat + captures);
     let mut results = Results::default();
@@ -247,7 +264,7 @@ fn captured(
     if !breakdowns.is_empty() {
         report.section(
             Section::new("breakdown", "Where the time goes")
-                .text("Request and response captured where the kernel sees them: at the workloads' interfaces and in the middle. All points have the clock of this machine. Capturing slows frames down, so the sums are above those of the trials.")
+                .text("Request and response captured where the kernel sees them: at the workloads' interfaces and in the middle. All points have the clock of this machine. The whole begins and ends at the client's interface, so the client's own time is not in it; capturing itself takes time.")
                 .chart(chart),
         );
     }
@@ -288,15 +305,21 @@ fn describe(
         report.environment.ports = vec![Port { name, kind, mbps: None }];
     }
     report.documents.push(report::Document { name: "lab".into(), text: document(session.arguments)? });
-    let scheduler = if session.bench.measuring.realtime.is_on() {
-        "Nodes and ends run under the real-time scheduler, the ends above the nodes."
-    } else {
-        "Nodes run only where nothing else wants their cores (SCHED_IDLE), so that ends take them over at once; other work on the machine strikes all."
-    };
     report.note(format!(
-        "Client and host-1 share core {client_core}, server and host-2 core {server_core}. {scheduler} Nodes poll without sleep in every case, also in those that do not pass \
-         them: cores never idle, and every transaction includes the changes between the end and the node on each core. On hosts with cores of their own for both \
-         the sums are smaller; the differences are what is compared."
+        "Client and host-1 share core {client_core}, server and host-2 core {server_core}: every transaction includes the changes between the end and the node on \
+         each core. On hosts with cores for both the sums are smaller; the differences are what is compared."
     ));
+    if session.bench.measuring.realtime.is_on() {
+        report.note(
+            "Nodes and ends run under the real-time scheduler, the ends above the nodes. Nodes poll without sleep in every case, also in those that do \
+             not pass them, so that cores never idle.",
+        );
+    } else {
+        report.warn(format!(
+            "Without the real-time scheduler nodes sleep up to {} µs where they find nothing, so that ends get their cores. These sleeps are in every number \
+             of a case with nodes, and other work on the machine is in all: run as root, without --no-realtime, to compare with the document.",
+            network::IDLE_SLEEP_US
+        ));
+    }
     Ok(())
 }

@@ -48,7 +48,7 @@ pub(super) const LAYER_2: Case = Case {
 /// A router between two bridges: the document's second scenario.
 pub(super) const ROUTED: Case = Case {
     name: "routed",
-    about: "bridge, router, bridge of the kernel",
+    about: "bridge, router and bridge of the kernel",
     client: "physical",
     server: "routed",
     address: Ipv4Addr::new(10, 1, 2, 12),
@@ -58,7 +58,7 @@ pub(super) const ROUTED: Case = Case {
 /// One node, one segment.
 pub(super) const NODE_SWITCHED: Case = Case {
     name: "1 node, switched",
-    about: "one node, both workloads on one segment",
+    about: "one node, with both workloads on one segment",
     client: "client",
     server: "local-web",
     address: Ipv4Addr::new(10, 0, 1, 11),
@@ -67,8 +67,8 @@ pub(super) const NODE_SWITCHED: Case = Case {
 
 /// One node, two segments.
 pub(super) const NODE_ROUTED: Case = Case {
-    name: "1 node, distributed router",
-    about: "one node, workloads on two segments",
+    name: "1 node, routed",
+    about: "one node, with workloads on two segments",
     client: "client",
     server: "local-db",
     address: Ipv4Addr::new(10, 0, 2, 11),
@@ -78,7 +78,7 @@ pub(super) const NODE_ROUTED: Case = Case {
 /// Two nodes that route without an overlay.
 pub(super) const PLAIN: Case = Case {
     name: "2 nodes, no overlay",
-    about: "node, router, node; tier-0 gateways route, nothing is encapsulated",
+    about: "node, router and node, whose tier-0 gateways route to each other without encapsulation",
     client: "client",
     server: "tier-0",
     address: Ipv4Addr::new(10, 0, 3, 12),
@@ -88,7 +88,7 @@ pub(super) const PLAIN: Case = Case {
 /// Two nodes, one segment.
 pub(super) const OVERLAY_SWITCHED: Case = Case {
     name: "2 nodes, overlay",
-    about: "node, router, node; both workloads on one segment",
+    about: "node, router and node, with both workloads on one segment",
     client: "client",
     server: "remote-web",
     address: Ipv4Addr::new(10, 0, 1, 12),
@@ -97,8 +97,8 @@ pub(super) const OVERLAY_SWITCHED: Case = Case {
 
 /// Two nodes, two segments: the document's first scenario.
 pub(super) const OVERLAY_ROUTED: Case = Case {
-    name: "2 nodes, overlay + distributed router",
-    about: "node, router, node; workloads on two segments",
+    name: "2 nodes, overlay, routed",
+    about: "node, router and node, with workloads on two segments",
     client: "client",
     server: "remote-db",
     address: Ipv4Addr::new(10, 0, 2, 12),
@@ -154,7 +154,7 @@ pub(super) const FEATURES: [&Feature; 6] = [
     },
     &ROUTING,
     &OVERLAY,
-    &Feature { name: "2 nodes for 2 bridges", with: &PLAIN, without: &ROUTED, document: None },
+    &Feature { name: "2 nodes in place of bridges", with: &PLAIN, without: &ROUTED, document: None },
     &Feature { name: "all: nodes, overlay, router", with: &OVERLAY_ROUTED, without: &ROUTED, document: None },
 ];
 

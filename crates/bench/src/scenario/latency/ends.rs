@@ -29,7 +29,7 @@ pub(super) const READY: &str = "ready";
 /// A peer that is silent for so long is gone.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Transactions before those that count: addresses are resolved and caches filled by then.
-const WARM_UP: usize = 50;
+pub(super) const WARM_UP: usize = 50;
 /// Significant digits of a histogram.
 const DIGITS: u8 = 3;
 /// Longest time that is told from longer ones.
@@ -199,7 +199,8 @@ pub(super) fn measure(order: &Order) -> Result<Trial> {
     Ok(Trial {
         transactions: times.len(),
         seconds: (end - begin).as_secs_f64(),
-        latency: microseconds(&times).ok_or_else(|| BenchError::Search("no transaction was asked for".into()))?,
+        latency: microseconds(&times)
+            .ok_or_else(|| BenchError::Search("no transaction was asked for".into()))?,
     })
 }
 

@@ -18,10 +18,10 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use hdrhistogram::Histogram;
-use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{DataLink, TsResolution};
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::geneve::GeneveHeader;
 use sluice_wire::ipv4::Ipv4View;
@@ -142,10 +142,13 @@ pub(super) fn read(path: &Path) -> Result<Point> {
 
 fn read_pcap(input: impl Read, point: &mut Point) -> std::result::Result<(), String> {
     let mut reader = PcapReader::new(input).map_err(|error| format!("it is no pcap file: {error}"))?;
-    ethernet_only(reader.header().datalink)?;
-    while let Some(packet) = reader.next_packet() {
+    let header = reader.header();
+    ethernet_only(header.datalink)?;
+    let unit = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1_000 };
+    // The raw packet: the reader refuses others that are longer than what was kept of them.
+    while let Some(packet) = reader.next_raw_packet() {
         let packet = packet.map_err(|error| error.to_string())?;
-        point.add(&packet.data, u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX));
+        point.add(&packet.data, u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_frac) * unit);
     }
     Ok(())
 }
@@ -296,8 +299,8 @@ pub(super) fn merge(points: &[Point], names: &[String]) -> (Option<Breakdown>, C
     }
     counts.unpaired = seen.len() as u64 - 2 * counts.transactions;
     let described = legs.iter().zip(leg_names(names)).filter_map(|(times, name)| leg(name, times));
-    let breakdown = leg("whole".into(), &whole)
-        .map(|whole| Breakdown { legs: described.collect(), whole, counts });
+    let breakdown =
+        leg("whole".into(), &whole).map(|whole| Breakdown { legs: described.collect(), whole, counts });
     (breakdown, counts)
 }
 

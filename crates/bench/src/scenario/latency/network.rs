@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A frame wakes the end that waits for it, which takes its core from the node that polls there and gives it back when it waits again. The nodes
-//! poll in every case, also in those that do not pass them, so that no core ever idles and wakes slowly: only the way differs.
+//! poll in every case, also in those that do not pass them, so that no core ever idles and wakes slowly: only the way differs. Where the
+//! real-time scheduler is not allowed, there are no priorities; nodes sleep for short times instead, which every number contains.
 //!
 //! Whatever ends this process, the lab goes down: on the ways out that there are in Rust because this is dropped, and otherwise by the
 //! guard, a process that waits for the end of a pipe.
@@ -31,15 +32,16 @@ use crate::traffic::Encapsulation;
 const TOPOLOGY: &str = include_str!("topology.yaml");
 /// Real-time priority of the ends, above that of the nodes: they are what measures.
 const END_PRIORITY: u8 = 20;
+/// Longest sleep of an idle node under the ordinary scheduler, µs. A node that polled without end would leave the ends their core only for every
+/// other slice of the scheduler, milliseconds later.
+pub(super) const IDLE_SLEEP_US: u32 = 50;
 
 /// What the lab depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) encapsulation: Encapsulation,
-    /// Core of the clients and of the node beside them.
-    pub(super) client_core: u16,
-    /// Core of the servers and of the node beside them.
-    pub(super) server_core: u16,
+    /// Core of the clients and of the node beside them, and that of the servers.
+    pub(super) cores: [u16; 2],
     /// Kind of the nodes' ports; none: what the lab finds to work.
     pub(super) port_kind: Option<PortKind>,
     pub(super) sluiced: Option<PathBuf>,
@@ -54,7 +56,11 @@ pub(super) struct Settings {
 /// # Errors
 ///
 /// [`BenchError::Arguments`] without an encapsulation.
-pub(super) fn document(encapsulation: Encapsulation, client_core: u16, server_core: u16) -> Result<String> {
+pub(super) fn document(
+    encapsulation: Encapsulation,
+    [client_core, server_core]: [u16; 2],
+    realtime: Realtime,
+) -> Result<String> {
     let encapsulation = match encapsulation {
         Encapsulation::Vxlan => "vxlan",
         Encapsulation::Geneve => "geneve",
@@ -64,8 +70,10 @@ pub(super) fn document(encapsulation: Encapsulation, client_core: u16, server_co
             ));
         }
     };
+    let idle_sleep_us = if realtime.is_on() { 0 } else { IDLE_SLEEP_US };
     Ok(TOPOLOGY
         .replace("ENCAPSULATION", encapsulation)
+        .replace("IDLE_SLEEP", &idle_sleep_us.to_string())
         .replace("CLIENT_CORE", &client_core.to_string())
         .replace("SERVER_CORE", &server_core.to_string()))
 }
@@ -90,7 +98,7 @@ impl Network {
     /// [`BenchError::Lab`] where namespaces cannot be made or a node does not start. Everything is removed again.
     pub(super) fn up(settings: Settings, mut progress: impl FnMut(&str)) -> Result<Self> {
         let program = std::env::current_exe().during(|| "looking for the running program".into())?;
-        let text = document(settings.encapsulation, settings.client_core, settings.server_core)?;
+        let text = document(settings.encapsulation, settings.cores, settings.realtime)?;
         let guarded = Guarded::new(format!("bench-latency-{}", std::process::id()), &program)?;
         let options = UpOptions {
             name: Some(guarded.lab.clone()),
@@ -100,9 +108,6 @@ impl Network {
         };
         let lab = Lab::up(options, &mut progress)?;
         let workers = workers(&lab)?;
-        if !settings.realtime.is_on() {
-            settings.realtime.yield_to_all(&workers);
-        }
         let mut network = Self { settings, program, servers: Vec::new(), lab, workers, _guarded: guarded };
         for case in CASES {
             progress(&format!("starting the server of {}", case.name));
@@ -145,7 +150,7 @@ impl Network {
             ["--kind", kind_name],
             ["--transactions", &transactions.to_string()],
             ["--milliseconds", &milliseconds.to_string()],
-            ["--core", &self.settings.client_core.to_string()],
+            ["--core", &self.settings.cores[0].to_string()],
         ];
         let words = std::iter::once("client").chain(arguments.iter().flatten().copied());
         let mut text = String::new();
@@ -169,7 +174,7 @@ impl Network {
     }
 
     fn start_server(&self, case: &Case) -> Result<Process> {
-        let (port, core) = (PORT.to_string(), self.settings.server_core.to_string());
+        let (port, core) = (PORT.to_string(), self.settings.cores[1].to_string());
         let mut server =
             self.start("latency-server", case.server, ["server", "--port", &port, "--core", &core])?;
         let mut line = String::new();
@@ -249,13 +254,16 @@ mod tests {
     #[test]
     fn the_topology_is_right_and_has_all_that_the_cases_need() {
         for (encapsulation, name) in [(Encapsulation::Vxlan, "vxlan"), (Encapsulation::Geneve, "geneve")] {
-            let text = document(encapsulation, 3, 4).unwrap();
+            let text = document(encapsulation, [3, 4], Realtime::new(false)).unwrap();
             let topology = Topology::parse("test", &text).unwrap_or_else(|error| panic!("{error}"));
             assert!(text.contains(&format!("encapsulation: {name}")));
             for (node, core) in [("host-1", 3), ("host-2", 4)] {
                 let document = topology.node(node).unwrap().document.as_ref().unwrap();
                 assert_eq!(document["dataplane"]["cores"], serde_json::json!([core]));
-                assert_eq!(document["dataplane"]["idle-sleep-us"], 0, "an idle node that sleeps adds its sleep");
+                assert_eq!(
+                    document["dataplane"]["idle-sleep-us"], 0,
+                    "an idle node that sleeps adds its sleep"
+                );
             }
             for case in CASES {
                 let server = topology.node(case.server).unwrap();
@@ -271,7 +279,7 @@ mod tests {
 
     #[test]
     fn without_an_overlay_there_is_nothing_to_measure() {
-        let sentence = document(Encapsulation::None, 0, 1).unwrap_err().to_string();
+        let sentence = document(Encapsulation::None, [0, 1], Realtime::new(false)).unwrap_err().to_string();
         assert!(sentence.contains("vxlan or geneve"), "{sentence}");
     }
 }

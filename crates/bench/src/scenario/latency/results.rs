@@ -51,9 +51,9 @@ impl Results {
         let mut table = Table::new([
             Column::label("feature", "what is added"),
             Column::label("kind", "transaction"),
-            Column::measured("added", "added", "µs").digits(1).lower_is_better(),
-            Column::measured("least", "least", "µs").digits(1),
-            Column::measured("most", "most", "µs").digits(1),
+            Column::measured("added", "added", "µs").digits(2).lower_is_better(),
+            Column::measured("least", "least", "µs").digits(2),
+            Column::measured("most", "most", "µs").digits(2),
             Column::document("from", "from", "µs"),
             Column::document("to", "to", "µs"),
         ]);
@@ -73,13 +73,16 @@ impl Results {
                 table.push(row.measured("added", added));
             }
         }
-        let text = FEATURES.map(|feature| {
-            format!("{}: \"{}\" less \"{}\"", feature.name, feature.with.name, feature.without.name)
+        let features = FEATURES.map(|feature| {
+            format!("{} is \"{}\" less \"{}\"", feature.name, feature.with.name, feature.without.name)
         });
+        let ways = CASES.map(|case| format!("\"{}\" passes {}", case.name, case.about));
         Section::new("added", "Added to the round trip")
             .text(format!(
-                "The difference of two cases' medians in the same round; the median of the rounds, with the least and the most of them. {}.",
-                text.join("; ")
+                "The difference of two cases' medians in the same round; the median of the rounds, with the least and the most of them. {}. Of the \
+                 cases, {}.",
+                capitalized(&features.join("; ")),
+                ways.join("; ")
             ))
             .table(table)
             .chart(self.features_chart())
@@ -131,12 +134,19 @@ impl Results {
                 "A connection for each transaction: what the document describes. Each is a new flow, which nodes have to decide.",
             ),
         };
-        let ways = CASES.map(|case| format!("{}: {}", case.name, case.about)).join("; ");
         Section::new(key, heading)
-            .text(format!("{what} 1/rate is the time of a trial divided by its transactions, as the document reckons. {ways}."))
+            .text(format!(
+                "{what} 1/rate is the time of a trial divided by its transactions, as the document reckons."
+            ))
             .table(table)
             .chart(chart)
     }
+}
+
+/// The same text as the beginning of a sentence.
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Medians of the trials' percentiles.
