@@ -28,7 +28,7 @@ pub struct BenchArguments {
 #[derive(Subcommand, Debug)]
 enum Action {
     #[command(flatten)]
-    Scenario(Choice),
+    Scenario(Box<Choice>),
     /// A node that gets a new document again and again while it forwards as fast as it can: not one packet may be lost because of it.
     #[command(after_help = "Examples:
   sluice bench reload

@@ -26,7 +26,7 @@ const SNAP_BYTES: &str = "192";
 /// MiB that wait in the kernel while the nodes leave dumpcap no time.
 const BUFFER_MIB: &str = "16";
 /// Until a capture has begun.
-const BEGIN_LIMIT: Duration = Duration::from_secs(10);
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// Until a capture has its last frame; where one was lost, it is ended then.
 const END_LIMIT: Duration = Duration::from_secs(3);
 /// Longest time of a captured trial, milliseconds: a bound that is not met.

@@ -123,9 +123,9 @@ pub(super) struct Feature {
 }
 
 /// What the document publishes for distributed routing, µs.
-pub(super) const DOCUMENT_ROUTING: [f64; 2] = [8.0, 14.0];
+const DOCUMENT_ROUTING: [f64; 2] = [8.0, 14.0];
 /// What the document publishes for VXLAN, µs.
-pub(super) const DOCUMENT_VXLAN: [f64; 2] = [3.0, 10.0];
+const DOCUMENT_VXLAN: [f64; 2] = [3.0, 10.0];
 
 /// Distributed routing between two nodes, the document's first result.
 pub(super) const ROUTING: Feature = Feature {

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A frame wakes the end that waits for it, which takes its core from the node that polls there and gives it back when it waits again. The nodes
-//! poll in every case, also in those that do not pass them, so that no core ever idles and wakes slowly: only the way differs. Where the
-//! real-time scheduler is not allowed, there are no priorities; nodes sleep for short times instead, which every number contains.
+//! poll in every case, also in those that do not pass them, so that no core ever idles and wakes slowly: only the way differs. Between trials they are
+//! stopped, and leave the cores to the machine. Where the real-time scheduler is not allowed, there are no priorities; nodes sleep for short times
+//! instead, which every number contains.
 //!
 //! Whatever ends this process, the lab goes down: on the ways out that there are in Rust because this is dropped, and otherwise by the
 //! guard, a process that waits for the end of a pipe.
@@ -19,7 +20,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use sluice_lab::{Lab, PortKind, Topology, UpOptions};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sluice_lab::{Lab, PortKind, ProcessIdentity, Topology, UpOptions};
 
 use super::cases::{CASES, Case, PORT};
 use super::ends::{Kind, READY, Trial};
@@ -85,8 +88,7 @@ pub(super) struct Network {
     /// Before the lab, so that they are ended before it.
     servers: Vec<Process>,
     lab: Lab,
-    /// Worker threads of the nodes.
-    workers: Vec<u32>,
+    nodes: Nodes,
     _guarded: Guarded,
 }
 
@@ -107,8 +109,8 @@ impl Network {
             ..UpOptions::new(Topology::parse("bench-latency", &text)?)
         };
         let lab = Lab::up(options, &mut progress)?;
-        let workers = workers(&lab)?;
-        let mut network = Self { settings, program, servers: Vec::new(), lab, workers, _guarded: guarded };
+        let nodes = Nodes::of(&lab)?;
+        let mut network = Self { settings, program, servers: Vec::new(), lab, nodes, _guarded: guarded };
         for case in CASES {
             progress(&format!("starting the server of {}", case.name));
             network.settings.interrupt.check()?;
@@ -154,23 +156,15 @@ impl Network {
         ];
         let words = std::iter::once("client").chain(arguments.iter().flatten().copied());
         let mut text = String::new();
-        let raised = self.raise();
+        let running = self.nodes.run(self.settings.realtime);
         let mut client = self.start("latency-client", case.client, words)?;
         if let Some(mut output) = client.child().stdout.take() {
             output.read_to_string(&mut text).during(|| "reading what the client measured".into())?;
         }
-        drop(raised);
+        drop(running);
         self.settings.interrupt.check()?;
         serde_json::from_str(&text)
             .map_err(|_| client.failed(format!("the transactions of {} ({}) failed", case.name, kind.name())))
-    }
-
-    /// Real time for the nodes, and above them for this process, which otherwise had no core to go on with.
-    fn raise(&self) -> [Raised; 2] {
-        let workers = self.settings.realtime;
-        let own = workers.raise_to(END_PRIORITY, [std::process::id()]);
-        // Dropped in this order: the nodes first.
-        [workers.raise(self.workers.iter().copied()), own]
     }
 
     fn start_server(&self, case: &Case) -> Result<Process> {
@@ -213,10 +207,60 @@ pub(super) fn start(name: &'static str, command: &Command, folder: &Path) -> Res
     })
 }
 
-/// The worker threads of the lab's nodes.
-fn workers(lab: &Lab) -> Result<Vec<u32>> {
-    let pids = lab.status()?.nodes.into_iter().filter_map(|node| u32::try_from(node.pid?).ok());
-    Ok(pids.flat_map(|pid| crate::process::threads(pid, "worker-")).collect())
+/// The processes of the lab's nodes. Stopped unless something is measured.
+struct Nodes {
+    processes: Vec<ProcessIdentity>,
+    /// Their worker threads.
+    workers: Vec<u32>,
+}
+
+impl Nodes {
+    fn of(lab: &Lab) -> Result<Self> {
+        let pids: Vec<i32> = lab.status()?.nodes.into_iter().filter_map(|node| node.pid).collect();
+        let workers = pids.iter().filter_map(|pid| u32::try_from(*pid).ok());
+        let workers = workers.flat_map(|pid| crate::process::threads(pid, "worker-")).collect();
+        let nodes = Self { processes: pids.into_iter().filter_map(ProcessIdentity::of).collect(), workers };
+        nodes.signal(Signal::SIGSTOP);
+        Ok(nodes)
+    }
+
+    /// Lets them run until the guard is dropped, in real time where that is allowed; and this process above them, which otherwise had no core to go on with.
+    fn run(&self, realtime: Realtime) -> Running<'_> {
+        let own = realtime.raise_to(END_PRIORITY, [std::process::id()]);
+        self.signal(Signal::SIGCONT);
+        let workers = realtime.raise(self.workers.iter().copied());
+        Running { _stopped: Stopped(self), _workers: workers, _own: own }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for process in self.processes.iter().filter(|process| process.is_alive()) {
+            // One that ended since is told by the client that misses it.
+            let _ = kill(Pid::from_raw(process.pid), signal);
+        }
+    }
+}
+
+impl Drop for Nodes {
+    /// A process that is stopped would not end before it is killed.
+    fn drop(&mut self) {
+        self.signal(Signal::SIGCONT);
+    }
+}
+
+/// Nodes that run; dropped in this order.
+struct Running<'a> {
+    _stopped: Stopped<'a>,
+    _workers: Raised,
+    _own: Raised,
+}
+
+/// Stops nodes when it is dropped.
+struct Stopped<'a>(&'a Nodes);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::SIGSTOP);
+    }
 }
 
 /// Takes a lab down when it is dropped, and even if it never is.

@@ -36,15 +36,21 @@ impl Results {
         for kind in Kind::ALL {
             report.section(self.transactions(kind));
         }
-        let middle = |feature| median(self.added(feature, Kind::RequestResponse));
-        if let (Some(routing), Some(overlay)) = (middle(&ROUTING), middle(&OVERLAY)) {
-            let of = |[from, to]: [f64; 2]| format!("{from:.0} to {to:.0} in the document");
+        if let (Some(routing), Some(overlay)) = (self.sentence(&ROUTING), self.sentence(&OVERLAY)) {
             report.result(format!(
-                "To a round trip of 1,024 bytes and back, distributed routing adds {routing:.1} µs ({}), the overlay {overlay:.1} µs ({}).",
-                of(super::cases::DOCUMENT_ROUTING),
-                of(super::cases::DOCUMENT_VXLAN)
+                "To a round trip of 1,024 bytes each way, distributed routing adds {routing}, and the overlay {overlay}."
             ));
         }
+    }
+
+    /// What a feature adds to RR, in words.
+    fn sentence(&self, feature: &Feature) -> Option<String> {
+        let added = self.added(feature, Kind::RequestResponse);
+        let (least, most) = (extreme(&added, f64::min)?, extreme(&added, f64::max)?);
+        let document = feature
+            .document
+            .map_or(String::new(), |[from, to]| format!("; {from:.0} to {to:.0} µs in the document"));
+        Some(format!("{:.1} µs (rounds from {least:.1} to {most:.1}{document})", median(added)?))
     }
 
     fn features(&self) -> Section {
@@ -60,12 +66,11 @@ impl Results {
         for kind in Kind::ALL {
             for feature in FEATURES {
                 let added = self.added(feature, kind);
-                let extreme = |choose: fn(f64, f64) -> f64| added.iter().copied().reduce(choose);
                 let mut row = Row::new()
                     .label("feature", feature.name)
                     .label("kind", kind.name())
-                    .value_or("least", extreme(f64::min), "no round")
-                    .value_or("most", extreme(f64::max), "no round");
+                    .value_or("least", extreme(&added, f64::min), "no round")
+                    .value_or("most", extreme(&added, f64::max), "no round");
                 // The document ran RR.
                 if let Some([from, to]) = feature.document.filter(|_| kind == Kind::RequestResponse) {
                     row = row.document("from", from).document("to", to);
@@ -141,6 +146,11 @@ impl Results {
             .table(table)
             .chart(chart)
     }
+}
+
+/// The least or the most of some numbers.
+fn extreme(numbers: &[f64], choose: fn(f64, f64) -> f64) -> Option<f64> {
+    numbers.iter().copied().reduce(choose)
 }
 
 /// The same text as the beginning of a sentence.
