@@ -304,10 +304,7 @@ mod tests {
             for (node, core) in [("host-1", 3), ("host-2", 4)] {
                 let document = topology.node(node).unwrap().document.as_ref().unwrap();
                 assert_eq!(document["dataplane"]["cores"], serde_json::json!([core]));
-                assert_eq!(
-                    document["dataplane"]["idle-sleep-us"], 0,
-                    "an idle node that sleeps adds its sleep"
-                );
+                assert_eq!(document["dataplane"]["idle-sleep-us"], IDLE_SLEEP_US);
             }
             for case in CASES {
                 let server = topology.node(case.server).unwrap();
