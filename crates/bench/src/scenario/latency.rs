@@ -158,6 +158,7 @@ fn merge_files(files: &[PathBuf], report: &mut Report) -> Result<()> {
     report.reproduces = None;
     report.traffic = report::Traffic::default();
     report.environment.cores = Vec::new();
+    report.environment.scheduler = None;
     if files.len() < 2 {
         return Err(BenchError::Arguments(
             "two captures at least are needed, in the order in which requests pass their points".into(),
