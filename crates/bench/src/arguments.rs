@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result};
@@ -71,6 +71,9 @@ pub(crate) struct ScenarioArguments {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: CommonArguments,
+    /// All of the command line, for the arguments that only one scenario has.
+    #[arg(skip)]
+    pub(crate) matches: ArgMatches,
 }
 
 impl ScenarioArguments {

@@ -8,8 +8,12 @@ use clap::{Args, Subcommand};
 use crate::error::Result;
 use crate::ports::PortName;
 use crate::report::compare::LEAST_CHANGE;
+use crate::scenario::latency::{self, EndArguments};
 use crate::scenario::{self, Choice};
 use crate::{reload, session, stored};
+
+/// Name of the hidden command that runs the ends of the latency scenario.
+pub(crate) const ENDS: &str = "latency-end";
 
 /// Measure how fast a node forwards.
 #[derive(Args, Debug)]
@@ -25,7 +29,7 @@ pub struct BenchArguments {
 #[derive(Subcommand, Debug)]
 enum Action {
     #[command(flatten)]
-    Scenario(Choice),
+    Scenario(Box<Choice>),
     /// A node that gets a new document again and again while it forwards as fast as it can: not one packet may be lost because of it.
     #[command(after_help = "Examples:
   sluice bench reload
@@ -41,6 +45,8 @@ enum Action {
   sluice bench show report.json
   sluice bench show report.json --html report.html")]
     Show(ShowArguments),
+    #[command(name = ENDS, hide = true)]
+    LatencyEnd(EndArguments),
 }
 
 #[derive(Args, Debug)]
@@ -142,6 +148,7 @@ pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
         Action::Reload(arguments) => reload::run(&arguments),
         Action::Compare(arguments) => stored::compare(&arguments),
         Action::Show(arguments) => stored::show(&arguments),
+        Action::LatencyEnd(arguments) => latency::run_end(&arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -84,6 +84,17 @@ pub enum BenchError {
         /// Trials.
         rounds: usize,
     },
+    /// The lab that something is measured in.
+    #[error(transparent)]
+    Lab(#[from] sluice_lab::LabError),
+    /// A file of captured frames.
+    #[error("the capture {path}: {reason}")]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A report cannot be written or read.
     #[error(transparent)]
     Report(#[from] crate::report::FileError),

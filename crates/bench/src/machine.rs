@@ -11,6 +11,8 @@ use crate::error::{BenchError, Result};
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 /// Moves memory together.
 const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
+/// Real-time priority of measured threads.
+const PRIORITY: u8 = 10;
 /// Forgets files that can be read again.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
@@ -128,7 +130,7 @@ pub(crate) struct Realtime(bool);
 impl Realtime {
     /// Finds out whether it is allowed, if it is wanted at all.
     pub(crate) fn new(wanted: bool) -> Self {
-        Self(wanted && chrt(&["-f", "10", "true"]))
+        Self(wanted && chrt(&["-f", &PRIORITY.to_string(), "true"]))
     }
 
     /// Whether threads are raised.
@@ -138,9 +140,14 @@ impl Realtime {
 
     /// Raises threads until the guard is dropped.
     pub(crate) fn raise(self, threads: impl IntoIterator<Item = u32>) -> Raised {
+        self.raise_to(PRIORITY, threads)
+    }
+
+    /// Raises threads to a priority, 1 to 99, until the guard is dropped. Those of [`Realtime::raise`] give way to higher ones.
+    pub(crate) fn raise_to(self, priority: u8, threads: impl IntoIterator<Item = u32>) -> Raised {
         let mut raised = Raised(Vec::new());
         for thread in threads.into_iter().filter(|_| self.0) {
-            if chrt(&["-f", "-p", "10", &thread.to_string()]) {
+            if chrt(&["-f", "-p", &priority.to_string(), &thread.to_string()]) {
                 raised.0.push(thread);
             }
         }

@@ -143,6 +143,19 @@ impl Process {
         let _ = self.child.kill();
     }
 
+    /// Waits until the process has ended by itself; false when it still runs after `limit`. An error when a signal came.
+    pub(crate) fn ends_within(&mut self, limit: Duration, interrupt: &Interrupt) -> Result<bool> {
+        let end = Instant::now() + limit;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            interrupt.check()?;
+            if Instant::now() > end {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(true)
+    }
+
     /// Stops the process where it is, so that it takes no time of what is measured.
     pub(crate) fn pause(&self) {
         self.signal(Signal::SIGSTOP);
@@ -155,12 +168,7 @@ impl Process {
 
     /// The threads of the process whose names begin with `prefix`.
     pub(crate) fn threads(&self, prefix: &str) -> Vec<u32> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
-        let named = |task: std::fs::DirEntry| {
-            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
-            name.starts_with(prefix).then(|| task.file_name().to_str()?.parse().ok())?
-        };
-        tasks.filter_map(named).collect()
+        threads(self.pid(), prefix)
     }
 
     fn signal(&self, signal: Signal) {
@@ -173,6 +181,10 @@ impl Drop for Process {
     fn drop(&mut self) {
         // End of input is what ends a generator; the others end by the signal.
         drop(self.child.stdin.take());
+        // One that was waited for has lost its number, which may be another's by now.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
         self.resume();
         self.signal(Signal::SIGTERM);
         let end = Instant::now() + END_LIMIT;
@@ -185,6 +197,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The threads of a process whose names begin with `prefix`.
+pub(crate) fn threads(pid: u32, prefix: &str) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let named = |task: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        name.starts_with(prefix).then(|| task.file_name().to_str()?.parse().ok())?
+    };
+    tasks.filter_map(named).collect()
 }
 
 /// Runs a program to its end; its standard output, or an error with its standard error.

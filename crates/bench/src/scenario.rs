@@ -13,6 +13,7 @@ mod bare_metal;
 mod ecmp;
 mod flow_cache;
 mod forward;
+pub(crate) mod latency;
 mod peers;
 mod rfc2544;
 mod ring_size;
@@ -32,6 +33,7 @@ pub(crate) const ALL: &[&Scenario] = &[
     &ring_size::SCENARIO,
     &ecmp::SCENARIO,
     &forward::SCENARIO,
+    &latency::SCENARIO,
     &peers::SCENARIO,
     &rfc2544::SCENARIO,
 ];
@@ -55,6 +57,22 @@ pub(crate) struct Scenario {
     pub(crate) mebibytes: u64,
     /// Runs the trials. What was measured before an error stays in the report.
     pub(crate) run: fn(&mut Session<'_>, &mut Report) -> Result<()>,
+}
+
+/// What a scenario has that others do not.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Adds arguments to those that all have, and hides some; the scenario finds them in [`ScenarioArguments::matches`].
+    pub(crate) arguments: fn(Command) -> Command,
+    /// The document that `--show-document` prints.
+    pub(crate) document: fn(&ScenarioArguments) -> Result<String>,
+}
+
+impl Scenario {
+    /// What it has that others do not; most have nothing.
+    pub(crate) fn own(&self) -> Option<&'static Own> {
+        (self.name == latency::SCENARIO.name).then_some(&latency::OWN)
+    }
 }
 
 /// The bare-metal document.
@@ -90,7 +108,9 @@ impl FromArgMatches for Choice {
         let Some((scenario, matches)) = chosen else {
             return Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand));
         };
-        Ok(Self { scenario, arguments: ScenarioArguments::from_arg_matches(matches)? })
+        let arguments =
+            ScenarioArguments { matches: matches.clone(), ..ScenarioArguments::from_arg_matches(matches)? };
+        Ok(Self { scenario, arguments })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
@@ -103,7 +123,11 @@ impl Subcommand for Choice {
     fn augment_subcommands(command: Command) -> Command {
         ALL.iter().fold(command, |command, scenario| {
             let own = Command::new(scenario.name).about(scenario.about).after_help(scenario.examples);
-            command.subcommand(ScenarioArguments::augment_args(own))
+            let all = ScenarioArguments::augment_args(own);
+            command.subcommand(match scenario.own() {
+                Some(own) => (own.arguments)(all),
+                None => all,
+            })
         })
     }
 

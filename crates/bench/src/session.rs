@@ -44,7 +44,11 @@ pub(crate) struct Session<'a> {
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
     if arguments.show_document {
-        print!("{}", shown(arguments).document()?);
+        let document = match scenario.own() {
+            Some(own) => (own.document)(arguments)?,
+            None => shown(arguments).document()?,
+        };
+        print!("{document}");
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::check(arguments)?;
