@@ -17,6 +17,8 @@ const DESCRIPTORS: u16 = 1024;
 const MTU: u16 = 1700;
 /// Largest frame that an AF_PACKET slot holds beside its header, and slots of a ring.
 const SLOT: (u32, u32) = (2048, 4096);
+/// Buffers that an AF_XDP port shares with the kernel, a queue.
+const AF_XDP_BUFFERS: u32 = 8192 + DESCRIPTORS as u32;
 
 /// How ports are opened.
 #[derive(Clone, Copy, Debug)]
@@ -96,9 +98,12 @@ pub(crate) fn buffers(ports: &[PortName], queues: u16) -> u32 {
 pub(crate) fn memory_mebibytes(ports: &[PortName], cores: usize) -> u32 {
     let cores = cores as u32;
     let sent = if are_shared_memory(ports) { 1024 } else { buffers(ports, 1) };
-    let packets = buffers(ports, cores as u16 + 1) + cores * (2 * sent + 512);
+    let shared_with_kernel = ports.iter().filter(|port| matches!(port, PortName::AfXdp(_))).count() as u32;
+    let packets = buffers(ports, cores as u16 + 1)
+        + cores * (2 * sent + 512)
+        + shared_with_kernel * (cores + 1) * AF_XDP_BUFFERS;
     // 2.5 KiB a packet with all that belongs to it, and something for rings and drivers.
-    (packets * 5 / 2048 + 32).max(64)
+    (packets * 5 / 2048 + if are_shared_memory(ports) { 32 } else { 96 }).max(64)
 }
 
 /// A pool for `count` packets, with a cache from which bursts are taken and to which they come back while they are still in the
