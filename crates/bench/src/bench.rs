@@ -48,6 +48,7 @@ impl Bench {
             sluiced: arguments.sluiced.clone(),
             interrupt,
             ports: None,
+            namespaces: None,
         };
         let (trial_ms, repeat) = if quick { (150, 2) } else { (TRIAL_MS, REPEAT) };
         let measuring = Measuring {

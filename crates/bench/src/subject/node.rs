@@ -74,8 +74,9 @@ impl Node {
             setting.sluiced.as_deref(),
             "build it with `cargo build --release -p sluice-node`, or name it with --sluiced",
         )?;
+        let (program, before) = setting.on_device_end(program);
         let mut process = Process::start("sluiced", &program, &folder, false, |command| {
-            command.arg("--config").arg(&config).arg("--socket").arg(&control);
+            command.args(before).arg("--config").arg(&config).arg("--socket").arg(&control);
         })?;
         let what = "it answered on its control socket";
         let mut client =
