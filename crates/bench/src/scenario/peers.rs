@@ -15,6 +15,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::environment::Port;
 use crate::error::{BenchError, Result};
 use crate::measure::{Case, Directions, Sample, median};
 use crate::report::{
@@ -82,7 +83,10 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
         Err(error) => report.warn(format!("nothing was measured on veths: {error}")),
     }
-    session.describe(devices[0].as_mut(), report);
+    report.environment.ports = groups.iter().map(|group| port(group, &devices)).collect();
+    for group in groups.iter().rev() {
+        session.describe(devices[group.devices.start].as_mut(), report);
+    }
     let mut subjects: Vec<&mut dyn Subject> = devices.iter_mut().map(|device| device.as_mut() as _).collect();
     let samples = session.in_turn(&mut subjects, &cases)?;
     let measured: Vec<Measured<'_>> = devices
@@ -104,6 +108,16 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         report.section(section);
     }
     Ok(())
+}
+
+/// The ports of a group, for the report.
+fn port(group: &Group, devices: &[Box<dyn Subject>]) -> Port {
+    let names: Vec<&str> = devices[group.devices.clone()].iter().map(|device| device.name()).collect();
+    let kind = match group.ports {
+        PeerPorts::SharedMemory => "memif (shared memory)",
+        PeerPorts::Veth => "veth, AF_XDP at the generator and the node, ordinary pages",
+    };
+    Port { name: names.join(", "), kind: kind.into(), mbps: None }
 }
 
 /// The node, every peer on shared memory that can run here, and an echo.
@@ -191,7 +205,7 @@ fn section(ports: PeerPorts, cases: &[Case], devices: &[Measured<'_>]) -> Sectio
         PeerPorts::SharedMemory => (
             "peers",
             "Side by side on shared memory (memif)",
-            "testpmd and the echo forward frames unread: what ports, links and generator can do.",
+            "testpmd and the echo forward frames unread: what ports, links and generator can do. A node is to reach 0.75 of testpmd's rate with both directions at once.",
         ),
         PeerPorts::Veth => (
             "peers-veth",
@@ -280,14 +294,14 @@ fn sentence(tables: &[&Table]) -> String {
             unchanged |= matches!(row.cells.get("mpps"), Some(Cell::Measured { marks, .. }) if marks.iter().any(|mark| mark == UNCHANGED));
         }
         if unchanged || cycles.is_empty() {
-            format!("{} of {name}'s rate", rates.join(", "))
+            format!("reaches {} of {name}'s rate", rates.join(", "))
         } else {
-            format!("{} of {name}'s cycles a packet", cycles.join(", "))
+            format!("needs {} of {name}'s cycles a packet", cycles.join(", "))
         }
     };
     match names.iter().map(of_peer).collect::<Vec<_>>() {
         peers if peers.is_empty() => "No peer could be measured.".into(),
-        peers => format!("The node has {}.", peers.join("; ")),
+        peers => format!("The node {}.", peers.join("; ")),
     }
 }
 
@@ -332,7 +346,7 @@ mod tests {
         assert_eq!([marks(0), marks(1), marks(2), marks(3)], [false, false, true, true]);
         assert_eq!(
             sentence(&[&table]),
-            "The node has 0.50 (both IPv4 64) of peer's cycles a packet; 2.00 (both IPv4 64) of reader's rate."
+            "The node needs 0.50 (both IPv4 64) of peer's cycles a packet; reaches 2.00 (both IPv4 64) of reader's rate."
         );
         let rows = plain_rows(&[&table]);
         assert_eq!(rows[1]["device"], "peer");

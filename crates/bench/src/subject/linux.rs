@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use super::veth::{INTERFACES, Namespace, Veth};
-use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject, list};
+use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::run;
@@ -66,7 +66,7 @@ impl Linux {
         }
         let threads = started_since(&before, device)?;
         for thread in &threads {
-            let core = list(&setting.device_cores[..1]);
+            let core = setting.device_core().to_string();
             let thread = thread.to_string();
             run("taskset", Command::new("taskset").args(["-p", "-c", &core, &thread]))?;
             run("renice", Command::new("renice").args(["-n", "-20", "-p", &thread]))?;

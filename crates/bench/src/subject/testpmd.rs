@@ -126,6 +126,9 @@ fn arguments(setting: &Setting, socket: &Path) -> Vec<String> {
         "--record-core-cycles",
     ];
     arguments.extend(own.map(str::to_owned));
+    // The generator sends on a queue for each of its cores; the one forwarding core has them all.
+    let queues = setting.generator_cores.len();
+    arguments.extend([format!("--rxq={queues}"), format!("--txq={queues}")]);
     arguments
 }
 
@@ -221,6 +224,7 @@ testpmd> show fwd stats all
     fn one_core_forwards_and_the_prompt_is_on_another() {
         let setting = Setting { generator_cores: vec![2, 3], device_cores: vec![5], ..Setting::for_tests() };
         let line = arguments(&setting, Path::new("/tmp/x.sock")).join(" ");
+        assert!(line.ends_with("--rxq=2 --txq=2"), "{line}");
         assert!(line.starts_with("-l 2,5 --main-lcore 2 --no-huge --no-shconf"), "{line}");
         assert!(
             line.contains("net_memif1,role=client,id=1,socket=/tmp/x.sock,socket-abstract=no,rsize=10 --"),

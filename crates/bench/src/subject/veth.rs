@@ -46,7 +46,14 @@ pub(crate) struct Namespaces {
 
 impl Veth {
     /// Makes both, with the interfaces of both ends up.
+    ///
+    /// # Errors
+    ///
+    /// For whoever is not root, and what `ip` or the kernel say against it.
     pub(crate) fn new(setting: &Setting, name: &str) -> Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(BenchError::Arguments("its interfaces and network namespaces need root".into()));
+        }
         let folder = setting.folder_of(name)?;
         let veth = Self {
             generator: Namespace::new(setting, &folder, "generator-namespace")?,
@@ -67,7 +74,8 @@ impl Veth {
         Ok(veth)
     }
 
-    /// A setting for subjects on these links. Without huge pages: the kernel copies from and to its own memory.
+    /// A setting for subjects on these links. A core at each end, since a veth has one queue; without huge pages, since the kernel
+    /// copies from and to its own memory.
     pub(crate) fn setting(&self, setting: &Setting) -> Setting {
         let links = || {
             let [uplink, downlink] = INTERFACES.map(|interface| vec![PortName::AfXdp(interface.to_owned())]);
@@ -75,6 +83,8 @@ impl Veth {
         };
         Setting {
             ports: Some(NamedPorts { generator: links(), device: links() }),
+            generator_cores: setting.generator_cores.iter().take(1).copied().collect(),
+            device_cores: vec![setting.device_core()],
             huge_pages: false,
             namespaces: Some(Namespaces { generator: self.generator.path(), device: self.device.path() }),
             ..setting.clone()
