@@ -4,7 +4,7 @@
 #   make test         every test of every layer
 #   make check        format, lints, licences and advisories; a line for each
 #   make bench        the engine alone, then a node over shared-memory ports, then new documents under load
-#   make bench-peers  the same work on Open vSwitch with DPDK, side by side
+#   make bench-peers  the same work on Open vSwitch with DPDK, testpmd and Linux, side by side
 #   make lab-up       the demo's lab, to look around in; make lab-down removes it
 #   make fuzz         every fuzz target for FUZZ_SECONDS (60) each
 #   make clean        removes what was built and any lab that is up

@@ -78,6 +78,7 @@ impl Bench {
             sluiced: arguments.sluiced.clone(),
             interrupt,
             ports: named_ports(arguments)?,
+            namespaces: None,
         };
         let (trial_ms, repeat) = if quick { (150, 2) } else { (TRIAL_MS, REPEAT) };
         let measuring = Measuring {

@@ -1,14 +1,19 @@
-//! What is measured: a node, Open vSwitch, or an echo, each with a generator of its own at the other end of its ports.
+//! What is measured: a node, a peer, or an echo, each with a generator of its own at the other end of its ports.
 
 mod echo;
+mod linux;
 mod node;
 mod open_vswitch;
+mod testpmd;
+mod veth;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use echo::Echo;
 pub(crate) use node::{Node, Variant};
+pub(crate) use veth::{Namespaces, Veth};
 
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
@@ -21,12 +26,24 @@ use crate::traffic::Expected;
 pub(crate) struct Peer {
     /// Its name in tables and files.
     pub(crate) name: &'static str,
-    /// Starts it and its generator, and waits until its links are up. A program that is not installed is [`BenchError::NoProgram`].
+    /// What its ports are: it is compared with a node on the same ones.
+    pub(crate) ports: PeerPorts,
+    /// Starts it and its generator, and waits until its links are up. Where it cannot run, for want of a program, a privilege or
+    /// something of the kernel, the error says so and is shown; the others are measured all the same.
     pub(crate) start: fn(&Setting, &Topology) -> Result<Box<dyn Subject>>,
 }
 
+/// Ports between a peer and its generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerPorts {
+    /// memif: shared memory of two processes.
+    SharedMemory,
+    /// Pairs of virtual Ethernet interfaces, with the kernel between them.
+    Veth,
+}
+
 /// Every peer.
-pub(crate) const PEERS: &[Peer] = &[open_vswitch::PEER];
+pub(crate) const PEERS: &[Peer] = &[open_vswitch::PEER, testpmd::PEER, linux::PEER];
 
 /// How long links may take to come up.
 const LINKS_LIMIT: Duration = Duration::from_secs(10);
@@ -49,6 +66,8 @@ pub(crate) struct Setting {
     pub(crate) interrupt: Interrupt,
     /// Ports that were named; without, shared memory.
     pub(crate) ports: Option<NamedPorts>,
+    /// Network namespaces in which both ends run; without, that of the bench.
+    pub(crate) namespaces: Option<Namespaces>,
 }
 
 /// Ports that are connected by cables or by the kernel.
@@ -122,9 +141,10 @@ impl Setting {
         topology: &Topology,
         receive_queues: u16,
     ) -> Result<Generator> {
-        let program = self.generator_program()?;
+        let namespace = self.namespaces.as_ref().map(|namespaces| namespaces.generator.as_path());
+        let (program, before) = entering(namespace, self.generator_program()?);
         Generator::start("sluice-generator", &program, folder, &self.interrupt, |command| {
-            command.arg("traffic").args(links.arguments());
+            command.args(before).arg("traffic").args(links.arguments());
             command.args(["--cores", &list(&self.generator_cores)]);
             command.args([
                 "--encapsulation",
@@ -135,6 +155,11 @@ impl Setting {
             command.args(["--paths", &topology.paths.to_string()]);
             command.args(["--receive-queues", &receive_queues.to_string()]).args(self.pages());
         })
+    }
+
+    /// How to run a program on the device's end of the links: what to start, and the arguments before the program's own.
+    fn on_device_end(&self, program: PathBuf) -> (PathBuf, Vec<OsString>) {
+        entering(self.namespaces.as_ref().map(|namespaces| namespaces.device.as_path()), program)
     }
 
     /// The core of a device that has one.
@@ -152,6 +177,19 @@ impl Setting {
 
     fn pages(&self) -> [&'static str; 2] {
         ["--huge-pages", if self.huge_pages { "auto" } else { "off" }]
+    }
+}
+
+/// How to run a program in a network namespace, where there is one: what to start, and the arguments before the program's own. The
+/// process is the program's.
+fn entering(namespace: Option<&Path>, program: PathBuf) -> (PathBuf, Vec<OsString>) {
+    match namespace {
+        None => (program, Vec::new()),
+        Some(path) => {
+            let mut option = OsString::from("--net=");
+            option.push(path);
+            ("nsenter".into(), vec![option, program.into()])
+        }
     }
 }
 
@@ -247,8 +285,13 @@ pub(crate) trait Subject {
         Ok(Vec::new())
     }
 
-    /// The threads that forward.
+    /// The threads that forward, and that run under the real-time scheduler during trials where that is allowed.
     fn forwarding_threads(&self) -> Vec<u32>;
+
+    /// Cores that forward.
+    fn forwarding_cores(&self) -> usize {
+        self.forwarding_threads().len().max(1)
+    }
 
     /// The node document that it runs, where it runs one.
     fn document(&self) -> Option<&str> {
@@ -263,8 +306,36 @@ pub(crate) trait Subject {
 }
 
 #[cfg(test)]
+impl Setting {
+    /// A setting of which a test names what matters to it.
+    fn for_tests() -> Self {
+        Self {
+            folder: PathBuf::new(),
+            generator_cores: vec![0],
+            device_cores: vec![1],
+            huge_pages: false,
+            zero_copy: false,
+            generator: None,
+            sluiced: None,
+            interrupt: Interrupt::watch().unwrap(),
+            ports: None,
+            namespaces: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_run_in_the_namespace_that_there_is() {
+        let (program, before) = entering(None, "/usr/bin/x".into());
+        assert_eq!((program, before), ("/usr/bin/x".into(), vec![]));
+        let (program, before) = entering(Some(Path::new("/proc/7/ns/net")), "/usr/bin/x".into());
+        assert_eq!(program, Path::new("nsenter"));
+        assert_eq!(before, ["--net=/proc/7/ns/net", "/usr/bin/x"]);
+    }
 
     #[test]
     fn cycles_and_hits_are_of_the_time_between_two_readings() {

@@ -18,6 +18,8 @@ const MTU: u16 = 1700;
 /// Bytes of an AF_PACKET slot, which hold the longest frame and its header, and slots of a ring: locked memory, of which an ordinary user has
 /// 8 MiB.
 const SLOT: (u32, u32) = (2048, 512);
+/// Buffers that an AF_XDP port shares with the kernel, a queue.
+const AF_XDP_BUFFERS: u32 = 8192 + DESCRIPTORS as u32;
 
 /// How ports are opened.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +99,10 @@ pub(crate) fn buffers(ports: &[PortName], queues: u16) -> u32 {
 pub(crate) fn memory_mebibytes(ports: &[PortName], cores: usize) -> u32 {
     let cores = cores as u32;
     let sent = if are_shared_memory(ports) { 1024 } else { buffers(ports, 1) };
-    let packets = buffers(ports, cores as u16 + 1) + cores * (2 * sent + 512);
+    let shared_with_kernel = ports.iter().filter(|port| matches!(port, PortName::AfXdp(_))).count() as u32;
+    let packets = buffers(ports, cores as u16 + 1)
+        + cores * (2 * sent + 512)
+        + shared_with_kernel * (cores + 1) * AF_XDP_BUFFERS;
     // 2.5 KiB a packet with all that belongs to it; as much again for rings, drivers and what pools leave unused between each other.
     (packets * 5 / 1024 + 32).max(64)
 }

@@ -38,6 +38,8 @@ impl Variant {
 #[derive(Debug)]
 struct Launch {
     program: PathBuf,
+    /// Arguments of the program before the node's own.
+    before: Vec<std::ffi::OsString>,
     folder: PathBuf,
     interrupt: Interrupt,
 }
@@ -53,7 +55,7 @@ impl Launch {
 
     fn start(&self) -> Result<Process> {
         Process::start("sluiced", &self.program, &self.folder, false, |command| {
-            command.arg("--config").arg(self.config()).arg("--socket").arg(self.control());
+            command.args(&self.before).arg("--config").arg(self.config()).arg("--socket").arg(self.control());
         })
     }
 
@@ -98,7 +100,8 @@ impl Node {
             setting.sluiced.as_deref(),
             "build it with `cargo build --release -p sluice-node`, or name it with --sluiced",
         )?;
-        let launch = Launch { program, folder, interrupt: setting.interrupt.clone() };
+        let (program, before) = setting.on_device_end(program);
+        let launch = Launch { program, before, folder, interrupt: setting.interrupt.clone() };
         let config = launch.config();
         std::fs::write(&config, &text).during(|| format!("writing {}", config.display()))?;
         let queues = setting.device_cores.len() as u16;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Counters, LINKS_LIMIT, Links, Peer, Setting, Subject};
+use super::{Counters, LINKS_LIMIT, Links, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Process, run};
@@ -30,6 +30,7 @@ const SENDING_THREADS: u16 = 2;
 
 pub(super) const PEER: Peer = Peer {
     name: NAME,
+    ports: PeerPorts::SharedMemory,
     start: |setting, topology| {
         if *topology != Topology::default() {
             return Err(BenchError::Arguments("Open vSwitch is set up for Geneve over IPv4 alone".into()));

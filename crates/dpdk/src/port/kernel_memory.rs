@@ -13,8 +13,12 @@ use nix::libc;
 use crate::ffi;
 use crate::{Eal, Mempool, MempoolConfig, MempoolError};
 
-/// Buffers that the driver keeps in the kernel's fill ring, a queue, and as many that it may be sending.
+/// Slots of each ring between the driver and the kernel.
 const RING: u32 = 2048;
+/// Buffers of a queue: those that the kernel may fill or has filled; those that are to be sent; those that were sent, of which the driver
+/// hears only when it sends again; and those in the caches of cores. With fewer, a queue that has sent much and sends no more can
+/// receive nothing for want of buffers.
+const BUFFERS: u32 = 4 * RING;
 
 /// How long the kernel may take to let go of an interface whose sockets were closed, of which it tells nobody: usually some milliseconds.
 pub(super) const RELEASE_LIMIT: Duration = Duration::from_secs(1);
@@ -44,7 +48,7 @@ impl KernelMemory {
         descriptors: u16,
         shared: &Mempool,
     ) -> Result<Self, MempoolError> {
-        let count = u32::from(queues.max(1)) * (2 * RING + u32::from(descriptors));
+        let count = u32::from(queues.max(1)) * (BUFFERS + u32::from(descriptors));
         let config = MempoolConfig { count, ..shared.config().clone() };
         Ok(Self { pool: Mempool::new(eal, &format!("kernel-{port}"), config)?, sockets: Vec::new() })
     }

@@ -24,7 +24,7 @@ pub enum PortKind {
     /// Shared memory with another process on this machine.
     Memif(MemifSettings),
     /// A Linux interface through AF_XDP sockets. Needs root. The port makes a pool of its own for the kernel to fill, with buffers
-    /// as large as those of the one it is configured with: 4,096 and the receive descriptors a queue.
+    /// as large as those of the one it is configured with: 8,192 and the receive descriptors a queue.
     AfXdp {
         /// The interface.
         interface: String,

@@ -1,0 +1,221 @@
+//! Plain Linux forwarding with VXLAN, in a network namespace of its own, between virtual Ethernet interfaces.
+//!
+//! The kernel routes as the node does: between an uplink and a VXLAN interface with the router's MAC address, with routes, neighbours and
+//! the remote TEP set by hand, so that nothing has to be resolved.
+//!
+//! ```text
+//!   veth ── uplink 192.0.2.2 ── routes ── vxlan 10.10.20.1 (VNI, remote TEP) ┈ downlink 172.16.0.1 ── veth
+//! ```
+//!
+//! What arrives on a veth is otherwise handled on the core of who sends it, here the generator's. Both interfaces have a kernel thread
+//! for that instead (threaded NAPI), on the device's core. They have the ordinary scheduler's highest priority rather than the real-time
+//! one, under which a thread with enough to do would keep the core from the other. Their run time is what the cycles are of: routing,
+//! VXLAN, and handing frames to the generator's end, empty polls included.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::IpAddr;
+use std::process::Command;
+
+use super::veth::{INTERFACES, Namespace, Veth};
+use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
+use crate::error::{BenchError, Result, While};
+use crate::generator::Generator;
+use crate::process::run;
+use crate::topology::*;
+use crate::traffic::Encapsulation;
+
+const NAME: &str = "linux-vxlan";
+/// Destination port (RFC 7348 section 5).
+const VXLAN_PORT: u16 = 4789;
+
+pub(super) const PEER: Peer = Peer {
+    name: NAME,
+    ports: PeerPorts::Veth,
+    start: |setting, topology| Ok(Box::new(Linux::start(setting, topology)?)),
+};
+
+/// The namespaces, the kernel's threads and the generator.
+#[derive(Debug)]
+pub(crate) struct Linux {
+    /// Numbers of the NAPI threads.
+    threads: Vec<u32>,
+    generator: Generator,
+    // Behind the generator, whose ports are there.
+    veth: Veth,
+}
+
+impl Linux {
+    /// Sets the namespace up and starts the generator.
+    fn start(setting: &Setting, topology: &Topology) -> Result<Self> {
+        let usual = Topology { encapsulation: Encapsulation::Vxlan, ..Topology::default() };
+        if *topology != usual {
+            return Err(BenchError::Arguments("Linux is set up for VXLAN over IPv4 alone".into()));
+        }
+        let veth = Veth::new(setting, NAME)?;
+        let device = &veth.device;
+        for (file, value) in SETTINGS {
+            device.write(&format!("/proc/sys/net/{file}"), value)?;
+        }
+        device.ip(&configuration(topology))?;
+        let before = napi_threads();
+        for interface in INTERFACES {
+            // A veth has NAPI with generic receive offload or with an XDP program only.
+            device.run("ethtool", &["-K", interface, "gro", "on"])?;
+            device.write(&format!("/sys/class/net/{interface}/threaded"), "1")?;
+        }
+        let threads = started_since(&before, device)?;
+        for thread in &threads {
+            let core = setting.device_core().to_string();
+            let thread = thread.to_string();
+            run("taskset", Command::new("taskset").args(["-p", "-c", &core, &thread]))?;
+            run("renice", Command::new("renice").args(["-n", "-20", "-p", &thread]))?;
+        }
+        let folder = setting.folder_of(NAME)?;
+        let own = veth.setting(setting);
+        let links = own.links(&folder, topology)?;
+        let mut generator = own.start_traffic(&folder, &links.generator, topology, 1)?;
+        generator.wait_for_links(LINKS_LIMIT)?;
+        Ok(Self { threads, generator, veth })
+    }
+}
+
+/// Forwarding of both families, from wherever a packet comes; no packets that nobody asked for.
+const SETTINGS: [(&str, &str); 9] = [
+    ("ipv4/conf/all/forwarding", "1"),
+    // The groups that interfaces join are told at once (milliseconds), before anything is measured.
+    ("ipv6/conf/default/mldv2_unsolicited_report_interval", "1"),
+    ("ipv6/conf/uplink/mldv2_unsolicited_report_interval", "1"),
+    ("ipv6/conf/default/disable_ipv6", "0"),
+    ("ipv6/conf/uplink/disable_ipv6", "0"),
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/uplink/rp_filter", "0"),
+];
+
+/// Lines for `ip -batch`: addresses, the VXLAN interface, neighbours, routes.
+fn configuration(topology: &Topology) -> String {
+    let mut text = String::new();
+    let (edge, host, vni) = (topology.edge_tep(0), topology.host_tep(0), vni(0).get());
+    let _ = writeln!(text, "address add {}/{UPLINK_PREFIX} dev uplink", uplink_ipv4(0));
+    let _ = writeln!(text, "address add {}/64 dev uplink nodad", uplink_ipv6(0));
+    let _ = writeln!(text, "address add {edge}/24 dev downlink");
+    // No outer UDP checksum, as the node sends it.
+    let _ = writeln!(
+        text,
+        "link add vxlan address {ROUTER_MAC} mtu 1500 type vxlan id {vni} local {edge} remote {host} dev downlink dstport {VXLAN_PORT} noudpcsum nolearning"
+    );
+    let _ = writeln!(text, "link set vxlan addrgenmode none\nlink set vxlan up");
+    let _ = writeln!(text, "address add {}/24 dev vxlan", gateway_ipv4(0));
+    let _ = writeln!(text, "address add {}/64 dev vxlan nodad", gateway_ipv6(0));
+    let mut neighbor = |address: IpAddr, mac, interface| {
+        let _ = writeln!(text, "neighbor add {address} lladdr {mac} dev {interface} nud permanent");
+    };
+    let routers = [topology.router_ipv4(0).into(), topology.router_ipv6(0).into()];
+    for router in routers {
+        neighbor(router, path_mac(0), "uplink");
+    }
+    neighbor(host, host_mac(0), "downlink");
+    for workload in 0..WORKLOADS {
+        neighbor(workload_ipv4(0, workload).into(), workload_mac(workload), "vxlan");
+        neighbor(workload_ipv6(0, workload).into(), workload_mac(workload), "vxlan");
+    }
+    for (prefix, router) in ["0.0.0.0/0", "::/0"].iter().zip(routers) {
+        let _ = writeln!(text, "route add {prefix} via {router}");
+    }
+    text
+}
+
+/// The kernel's NAPI threads of interfaces with these names, in whatever namespace.
+fn napi_threads() -> Vec<u32> {
+    let is_one = |process: fs::DirEntry| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(process.path().join("comm")).ok()?;
+        is_napi_thread(&name).then_some(pid)
+    };
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(is_one).collect()
+}
+
+fn is_napi_thread(name: &str) -> bool {
+    let interface = name.trim_end().strip_prefix("napi/");
+    INTERFACES.iter().any(|one| interface.is_some_and(|name| name.starts_with(&format!("{one}-"))))
+}
+
+/// Those that have come since.
+fn started_since(before: &[u32], device: &Namespace) -> Result<Vec<u32>> {
+    let threads: Vec<u32> = napi_threads().into_iter().filter(|pid| !before.contains(pid)).collect();
+    if threads.len() == INTERFACES.len() {
+        return Ok(threads);
+    }
+    let reason =
+        format!("its interfaces have {} threads of the kernel, not {}", threads.len(), INTERFACES.len());
+    Err(device.failed(reason))
+}
+
+/// How long a thread has run, nanoseconds.
+fn run_time(thread: u32) -> Result<u64> {
+    let file = format!("/proc/{thread}/schedstat");
+    let text = fs::read_to_string(&file).during(|| format!("reading {file}"))?;
+    let first = text.split_whitespace().next().and_then(|number| number.parse().ok());
+    first.ok_or_else(|| BenchError::Arguments(format!("{file} tells no run time: {text}")))
+}
+
+impl Subject for Linux {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn generator(&mut self) -> &mut Generator {
+        &mut self.generator
+    }
+
+    fn counters(&mut self) -> Result<Counters> {
+        let times = self.threads.iter().map(|thread| run_time(*thread)).collect::<Result<Vec<u64>>>()?;
+        let cycles = times.iter().sum::<u64>() as f64 * self.generator.cycles_per_second() as f64 / 1e9;
+        let packets = self.veth.device.received_packets()?;
+        Ok(Counters { packets, busy_cycles: cycles as u64, ..Counters::default() })
+    }
+
+    /// None that the real-time scheduler is for.
+    fn forwarding_threads(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// The kernel forwards what is sent, and nothing is.
+    fn pause(&self) {
+        self.generator.process().pause();
+    }
+
+    fn resume(&self) {
+        self.generator.process().resume();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_gets_the_addresses_of_the_topology() {
+        let text = configuration(&Topology { encapsulation: Encapsulation::Vxlan, ..Topology::default() });
+        let has = |line: &str| assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        has("address add 192.0.2.2/27 dev uplink");
+        has(
+            "link add vxlan address 02:50:56:56:44:52 mtu 1500 type vxlan id 71680 local 172.16.0.1 remote 172.16.0.2 dev downlink dstport 4789 noudpcsum nolearning",
+        );
+        has("neighbor add 172.16.0.2 lladdr 02:00:00:00:09:02 dev downlink nud permanent");
+        has("neighbor add 10.10.20.29 lladdr 02:00:00:01:00:13 dev vxlan nud permanent");
+        has("neighbor add 2001:db8:20::23 lladdr 02:00:00:01:00:13 dev vxlan nud permanent");
+        has("route add ::/0 via 2001:db8:2::1");
+        assert_eq!(text.lines().count(), 3 + 3 + 2 + 3 + 40 + 2);
+    }
+
+    #[test]
+    fn threads_are_known_by_the_names_of_their_interfaces() {
+        assert!(is_napi_thread("napi/uplink-1116\n") && is_napi_thread("napi/downlink-1"));
+        for other in ["napi/eth0-8193", "napi/uplink2-7", "uplink-1", "ksoftirqd/1", ""] {
+            assert!(!is_napi_thread(other), "{other}");
+        }
+    }
+}
