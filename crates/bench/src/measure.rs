@@ -139,7 +139,7 @@ pub(crate) struct Sample {
 /// A core that was busy for less than this share of a trial had to wait for the generator.
 const SATURATED: f64 = 0.9;
 /// A result from this share of the ceiling up is the generator's rather than the subject's.
-const NEAR_CEILING: f64 = 0.9;
+pub(crate) const NEAR_CEILING: f64 = 0.9;
 
 /// Longest wait for a core that a trial bears: rings hold so much.
 const CALM: Duration = Duration::from_micros(50);

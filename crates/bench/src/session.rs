@@ -12,7 +12,7 @@ use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
 use crate::machine::load_average;
-use crate::measure::{Case, Directions, Sample};
+use crate::measure::{Case, Directions, Sample, median};
 use crate::ports::PortName;
 use crate::profile::Profile;
 use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
@@ -23,6 +23,10 @@ use crate::topology::FLOWS;
 
 /// Units of the progress bar for each step of a scenario.
 const STEP: u64 = 1_000;
+/// Trials of an echo.
+const CEILING_TRIALS: u32 = 3;
+/// A search may go so far beyond what an echo reached: other programs may have been in its way.
+pub(crate) const ABOVE_CEILING: f64 = 1.25;
 /// Exit code of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -262,6 +266,14 @@ impl Session<'_> {
                 }
             };
         }
+    }
+
+    /// What comes back from an echo in a case, frames a second: the median of some trials.
+    pub(crate) fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<f64> {
+        self.message(format!("{case}: what generator and links can do"));
+        let trials = (0..CEILING_TRIALS).map(|_| self.bench.measuring.sample(echo, case));
+        let trials = trials.collect::<Result<Vec<_>>>()?;
+        Ok(median(trials.iter().map(|sample| sample.result.packets_per_second())).unwrap_or_default())
     }
 
     /// Searches for a subject's throughput in a case, and returns the trials with it.

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
-use crate::measure::{Case, Directions, Sample};
+use crate::measure::{Case, Directions, NEAR_CEILING, Sample};
 use crate::message::Load;
 use crate::profile;
 use crate::report::{Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
+use crate::search::LimitedBy;
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
-use crate::session::Session;
+use crate::session::{ABOVE_CEILING, Session};
 use crate::subject::{Echo, Node, Variant};
 use crate::topology::Topology;
 
@@ -140,8 +141,7 @@ fn ceilings(
     let duration = Duration::from_millis(measuring.trial_ms);
     let mut ceilings = Vec::new();
     for case in cases {
-        session.message(format!("{case}: what generator and links can do"));
-        let rate = measuring.sample(&mut echo, case)?.result.packets_per_second();
+        let rate = session.ceiling(&mut echo, case)?;
         let load = Load::Rate { packets_per_second: rate * SHARES[0] };
         let trial = measuring.calm_trial(&mut echo, case, load, duration, true)?;
         report.generator.ceiling_mpps.push((case.sizes.to_string(), rate / 1e6));
@@ -160,7 +160,7 @@ fn measure(
     uplinks: LinkSpeed,
 ) -> Result<Measured> {
     let frame = FrameBytes::new(case.genome.average())?;
-    let maximum = ceiling.min(uplinks.frames_per_second(frame));
+    let maximum = (ceiling * ABOVE_CEILING).min(uplinks.frames_per_second(frame));
     let (found, device) = session.throughput(node, &case, maximum)?;
     let throughput = match found.verdict {
         Verdict::Found { throughput, .. } => Some(throughput),
@@ -303,12 +303,15 @@ fn throughput_row(
         return Ok((row.not_measured("throughput", marks::BELOW_MINIMUM), None));
     };
     let figures = DocumentRow::new(one.frame, rate, topology.line_rate_encapsulation()?, downlinks)?;
-    let limited = matches!(one.verdict, Verdict::AtLeastMaximum);
+    let limited = rate > NEAR_CEILING * one.ceiling
+        || matches!(one.verdict, Verdict::Found { limited_by: LimitedBy::Sender, .. });
+    let at_line_rate = matches!(one.verdict, Verdict::AtLeastMaximum);
     let seconds = sample.result.sending_ns as f64 / 1e9;
     let cores = sample.cores as f64;
     let row = row
         .value("throughput", figures.throughput / 1e9)
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
+        .mark_if(at_line_rate, marks::LIMITED_BY_SEARCH)
         .value("frames", rate / 1e6)
         .calculated("tunnel-size", figures.encapsulated.get())
         .value("egress", figures.egress / 1e9)

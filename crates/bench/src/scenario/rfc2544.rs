@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;
 use crate::search::{LimitedBy, back_to_back, frame_loss, maximum_receive_rate, reset};
-use crate::session::{Session, conditions};
+use crate::session::{ABOVE_CEILING, Session, conditions};
 use crate::subject::{Echo, Node, Variant};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -63,8 +63,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     // The echo has ended by the time that the node starts, since both may need the same ports.
     let mut echo = Echo::start(&session.bench.setting, &topology)?;
     for case in &cases {
-        session.message(format!("{case}: what generator and links can do"));
-        let ceiling = session.bench.measuring.sample(&mut echo, case)?.result.packets_per_second();
+        let ceiling = session.ceiling(&mut echo, case)?;
         report.generator.ceiling_mpps.push((case.to_string(), ceiling / 1e6));
     }
     drop(echo);
@@ -91,21 +90,22 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
 
 fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64) -> Result<Measured> {
     let (quick, trial) = (session.arguments.quick, session.arguments.trial());
-    let (found, device) = session.throughput(node, &case, ceiling)?;
+    let highest = ceiling * ABOVE_CEILING;
+    let (found, device) = session.throughput(node, &case, highest)?;
     let mut disturbed = device.disturbed;
     session.step();
     let throughput = match found.verdict {
         Verdict::Found { throughput, .. } => throughput,
-        Verdict::AtLeastMaximum => ceiling,
-        Verdict::BelowMinimum { .. } => ceiling * session.arguments.minimum_rate / 100.0,
+        Verdict::AtLeastMaximum => highest,
+        Verdict::BelowMinimum { .. } => highest * session.arguments.minimum_rate / 100.0,
     };
 
     let mut device = UnderTest::new(node, &case, session.bench.measuring);
-    let minimum = ceiling * session.arguments.minimum_rate / 100.0;
+    let minimum = highest * session.arguments.minimum_rate / 100.0;
     let goals = if quick {
-        multiple_loss_ratio::Settings::quick(minimum, ceiling)
+        multiple_loss_ratio::Settings::quick(minimum, highest)
     } else {
-        multiple_loss_ratio::Settings::ndr_and_pdr(minimum, ceiling)
+        multiple_loss_ratio::Settings::ndr_and_pdr(minimum, highest)
     };
     let goals = multiple_loss_ratio::Settings { conditions: conditions(), ..goals };
     let rates = multiple_loss_ratio::search(
@@ -118,7 +118,7 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
     let settings = maximum_receive_rate::Settings {
         trial,
         conditions: conditions(),
-        ..maximum_receive_rate::Settings::ten_loads(ceiling)
+        ..maximum_receive_rate::Settings::ten_loads(highest)
     };
     let maximum = maximum_receive_rate::search(
         &settings,
@@ -193,7 +193,7 @@ fn rates(measured: &[Measured]) -> Section {
                 .mark_if(limited_by == LimitedBy::Sender, marks::LIMITED_BY_GENERATOR)
                 .value("throughput-upper", upper / 1e6),
             Verdict::AtLeastMaximum => {
-                row.value("throughput", one.ceiling / 1e6).mark(marks::LIMITED_BY_GENERATOR)
+                row.value("throughput", one.ceiling * ABOVE_CEILING / 1e6).mark(marks::LIMITED_BY_SEARCH)
             }
             Verdict::BelowMinimum { .. } => row.not_measured("throughput", marks::BELOW_MINIMUM),
         };
