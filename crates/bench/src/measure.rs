@@ -170,10 +170,10 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
-    /// One trial at the highest rate, behind one that is not counted.
+    /// One trial at the highest rate, behind one that is not counted; repeated while other programs take the cores.
     pub(crate) fn sample(&self, subject: &mut dyn Subject, case: &Case) -> Result<Sample> {
         self.unmeasured(subject, case, Load::Most, WARM_UP)?;
-        self.trial(subject, case, Load::Most, Duration::from_millis(self.trial_ms), false)
+        self.calm_trial(subject, case, Load::Most, Duration::from_millis(self.trial_ms), false)
     }
 
     /// One trial at a given rate, all directions together.

@@ -16,7 +16,7 @@ const ORDINARY_PAGE: u32 = 4096;
 /// Buffers that a worker and the control thread keep in flight: bursts, caches, punted packets, captures.
 const IN_FLIGHT: u32 = 2048;
 /// Buffers that an AF_XDP port keeps for the kernel, a queue, besides its receive ring.
-const KERNEL_BUFFERS: u32 = 4096;
+const KERNEL_BUFFERS: u32 = 8192;
 /// Buffers that a worker caches.
 const CACHE: u32 = 256;
 /// Most buffers of a pool: more do not help and cost cache.
