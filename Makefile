@@ -53,6 +53,7 @@ bench: build
 	@$(SLUICE) bench reload
 
 bench-peers: setup-bench build
+	@mkdir -p target/bench
 	@$(SLUICE) bench peers
 
 lab-up: build

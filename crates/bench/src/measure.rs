@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::frame_sizes::{FrameSizes, FrameSizesError, Genome};
 use crate::generator::Generator;
 use crate::machine::{Realtime, waited_for_core};
@@ -144,7 +144,7 @@ pub(crate) const NEAR_CEILING: f64 = 0.9;
 /// Longest wait for a core that a trial bears: rings hold so much.
 const CALM: Duration = Duration::from_micros(50);
 /// Trials, at most, until one is not disturbed by other programs.
-pub(crate) const TRIES: u32 = 5;
+const TRIES: u32 = 5;
 
 impl Sample {
     /// Whether another program had a core for so long that frames were lost or late because of it.
@@ -161,6 +161,9 @@ impl Sample {
         busy < SATURATED || near
     }
 }
+
+/// Clocks that differ by this much, and by this share of the trial, are not to be believed.
+const CLOCK_TOLERANCE: (Duration, f64) = (Duration::from_millis(2), 0.001);
 
 /// Runs trials.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +225,7 @@ impl Measuring {
         latency: bool,
     ) -> Result<Sample> {
         let mut calmest = self.trial(subject, case, load, duration, latency)?;
-        for _ in 1..TRIES {
+        for _ in 1..self.tries() {
             if !calmest.is_disturbed() {
                 break;
             }
@@ -232,6 +235,12 @@ impl Measuring {
             }
         }
         Ok(calmest)
+    }
+
+    /// Trials, at most, until one is not disturbed. The ordinary scheduler lets other programs in all the time: waiting for a trial without them
+    /// would be in vain, and they are a part of the result.
+    pub(crate) const fn tries(&self) -> u32 {
+        if self.realtime.is_on() { TRIES } else { 1 }
     }
 
     /// One trial, and what the subject counted meanwhile.
@@ -252,12 +261,30 @@ impl Measuring {
         let waited = waited_for_core(&threads).saturating_sub(waited);
         drop(raised);
         let result = result?;
+        check_circumstances(&result)?;
         let counters = subject.counters()?.since(&before);
         let cycles = result.sending_ns as f64 * subject.generator().cycles_per_second() as f64 / 1e9;
         let cores = subject.forwarding_cores();
         let busy = counters.busy_cycles as f64 / (cycles * cores as f64).max(1.0);
         Ok(Sample { result, counters, busy, cores, waited })
     }
+}
+
+/// A trial in which a link went down, or whose clocks do not agree, has no result.
+fn check_circumstances(result: &TrialResult) -> Result<()> {
+    if result.link_down {
+        return Err(BenchError::Search(
+            "a link went down during a trial; look at the ports of the device and of the generator".into(),
+        ));
+    }
+    let difference = Duration::from_nanos(result.clock_difference_ns.unsigned_abs());
+    let (least, share) = CLOCK_TOLERANCE;
+    if difference > least + Duration::from_nanos(result.sending_ns).mul_f64(share) {
+        return Err(BenchError::Search(format!(
+            "the clock jumped by {difference:?} during a trial: let nothing set the time meanwhile, and do not suspend the machine"
+        )));
+    }
+    Ok(())
 }
 
 /// The middle of some numbers (the mean of the two in the middle of an even count); `None` of none.
@@ -298,6 +325,18 @@ mod tests {
         assert!(limited(0.7, 20_000), "the core had to wait");
         assert!(limited(1.0, 5_400), "the ceiling is near");
         assert!(!limited(1.0, 5_600));
+    }
+
+    #[test]
+    fn a_trial_without_a_link_or_with_a_clock_that_jumped_has_no_result() {
+        let good = TrialResult { sending_ns: 1_000_000_000, ..TrialResult::default() };
+        check_circumstances(&TrialResult { clock_difference_ns: -2_900_000, ..good.clone() }).unwrap();
+        for difference in [-3_100_000, 3_100_000] {
+            let jumped = TrialResult { clock_difference_ns: difference, ..good.clone() };
+            assert!(check_circumstances(&jumped).unwrap_err().to_string().contains("the clock jumped"));
+        }
+        let down = TrialResult { link_down: true, ..good };
+        assert!(check_circumstances(&down).unwrap_err().to_string().contains("a link went down"));
     }
 
     #[test]

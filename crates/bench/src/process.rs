@@ -63,6 +63,8 @@ pub(crate) fn find(name: &'static str, given: Option<&Path>, remedy: &'static st
 pub(crate) struct Process {
     name: &'static str,
     child: Child,
+    /// Whether it has ended and was waited for.
+    waited_for: AtomicBool,
     log: PathBuf,
 }
 
@@ -88,7 +90,7 @@ impl Process {
         }
         set_up(&mut command);
         let child = command.spawn().during(|| format!("starting {} (through setpriv)", program.display()))?;
-        Ok(Self { name, child, log })
+        Ok(Self { name, child, waited_for: AtomicBool::new(false), log })
     }
 
     /// Process id.
@@ -123,7 +125,7 @@ impl Process {
                 return Ok(value);
             }
             interrupt.check()?;
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(status) = self.end() {
                 return Err(self.failed(format!("it ended ({status}) before {what}")));
             }
             if Instant::now() > end {
@@ -135,7 +137,9 @@ impl Process {
 
     /// How it ended, if it has.
     pub(crate) fn end(&mut self) -> Option<std::process::ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        let status = self.child.try_wait().ok().flatten();
+        self.waited_for.fetch_or(status.is_some(), Ordering::Relaxed);
+        status
     }
 
     /// Ends it at once, by SIGKILL. It is waited for when this is dropped: until then its number is no other's.
@@ -146,7 +150,7 @@ impl Process {
     /// Waits until the process has ended by itself; false when it still runs after `limit`. An error when a signal came.
     pub(crate) fn ends_within(&mut self, limit: Duration, interrupt: &Interrupt) -> Result<bool> {
         let end = Instant::now() + limit;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while self.end().is_none() {
             interrupt.check()?;
             if Instant::now() > end {
                 return Ok(false);
@@ -172,7 +176,10 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // A process that is gone needs none; it is a zombie until it is waited for, so that its number is not another's.
+        // One that ended is a zombie until it is waited for, so that its number is not another's; behind that nothing is sent to it.
+        if self.waited_for.load(Ordering::Relaxed) {
+            return;
+        }
         let _ = kill(Pid::from_raw(self.pid().cast_signed()), signal);
     }
 }
@@ -182,14 +189,14 @@ impl Drop for Process {
         // End of input is what ends a generator; the others end by the signal.
         drop(self.child.stdin.take());
         // One that was waited for has lost its number, which may be another's by now.
-        if !matches!(self.child.try_wait(), Ok(None)) {
+        if self.end().is_some() {
             return;
         }
         self.resume();
         self.signal(Signal::SIGTERM);
         let end = Instant::now() + END_LIMIT;
         while Instant::now() < end {
-            if !matches!(self.child.try_wait(), Ok(None)) {
+            if self.end().is_some() {
                 return;
             }
             std::thread::sleep(LOOK);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_control::CoreStages;
 
 use crate::error::Result;
-use crate::measure::{Case, Measuring, Sample, TRIES};
+use crate::measure::{Case, Measuring, Sample};
 use crate::message::Load;
 use crate::report::{Chart, Column, Row, Section, Series, Table};
 use crate::subject::Node;
@@ -24,13 +24,15 @@ pub(crate) struct Profile {
     pub(crate) stages: Vec<(String, f64)>,
     /// Cycles a packet that its time stamps cost, which are in the stages.
     pub(crate) time_stamps: f64,
+    /// Cycles a packet of the stages that forward, less what their time stamps cost.
+    pub(crate) forwarding: f64,
 }
 
 impl Profile {
     /// Profiles a node under the highest rate of a case.
     pub(crate) fn of(node: &mut Node, case: &Case, measuring: &Measuring) -> Result<Self> {
         let (mut sample, mut cores) = profiled(node, case, measuring)?;
-        for _ in 1..TRIES {
+        for _ in 1..measuring.tries() {
             if !sample.is_disturbed() {
                 break;
             }
@@ -45,22 +47,25 @@ impl Profile {
             Some((_, sum)) => *sum += cycles as f64 / packets,
             None => stages.push((name.to_owned(), cycles as f64 / packets)),
         };
-        let mut time_stamps = 0;
+        let (mut time_stamps, mut forwarding) = (0, 0);
         for core in &cores {
             for stage in &core.stages {
                 add(&stage.stage, stage.cycles);
-                time_stamps += stage.time_stamps * core.time_stamp_cycles;
+                let stamps = stage.time_stamps * core.time_stamp_cycles;
+                time_stamps += stamps;
+                if !INPUT_OUTPUT.contains(&stage.stage.as_str()) {
+                    forwarding += stage.cycles.saturating_sub(stamps);
+                }
             }
             add(OTHER, core.other_cycles);
         }
         stages.retain(|(_, cycles)| *cycles > 0.05);
-        Ok(Self { case: case.to_string(), stages, time_stamps: time_stamps as f64 / packets })
-    }
-
-    /// Cycles a packet that do not forward: receiving, sending, looking for packets, and what belongs to no stage.
-    pub(crate) fn input_output(&self) -> f64 {
-        let is_one = |stage: &str| INPUT_OUTPUT.contains(&stage) || stage == OTHER;
-        self.stages.iter().filter(|(stage, _)| is_one(stage)).map(|(_, cycles)| cycles).sum()
+        Ok(Self {
+            case: case.to_string(),
+            stages,
+            time_stamps: time_stamps as f64 / packets,
+            forwarding: forwarding as f64 / packets,
+        })
     }
 }
 
@@ -127,10 +132,10 @@ mod tests {
             case: case.into(),
             stages: stages.iter().map(|(stage, cycles)| ((*stage).to_owned(), *cycles)).collect(),
             time_stamps: 0.5,
+            forwarding: 20.0,
         };
         let cached = profile("cached", &[("rx", 50.0), ("parse", 20.0), ("tx", 60.0), ("other", 3.0)]);
         let decided = profile("decided", &[("rx", 50.0), ("tier-0", 90.0), ("tx", 61.0)]);
-        assert_eq!(cached.input_output(), 113.0);
         let table = section(&[cached, decided]).table.unwrap();
         let names: Vec<String> = table.rows.iter().map(|row| table.key(row)).collect();
         assert_eq!(names, ["rx", "parse", "tx", "other", "tier-0", "all", "time stamps within"]);

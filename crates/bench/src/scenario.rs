@@ -53,6 +53,9 @@ pub(crate) struct Scenario {
     pub(crate) sizes: &'static [u32],
     /// Command lines to begin with.
     pub(crate) examples: &'static str,
+    /// Whether it searches for rates, in trials of `--trial-s` with a tolerated loss; else its trials are those of `--trial-ms`, at the
+    /// highest rate.
+    pub(crate) searches: bool,
     /// Packet memory of everything that it starts, in huge pages, MiB.
     pub(crate) mebibytes: u64,
     /// Runs the trials. What was measured before an error stays in the report.

@@ -1,5 +1,6 @@
 //! A scenario that runs: set-up, progress, interruption, and what becomes of its report.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -67,13 +68,14 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
         Ok(()) => report.finish(),
         Err(error) => report.interrupt(error.to_string()),
     }
-    outputs.write(&report, arguments.common.json)?;
+    let written = outputs.write(&report, arguments.common.json);
     match outcome {
         Err(BenchError::Interrupted) => {
             eprintln!("{}", BenchError::Interrupted);
             Ok(ExitCode::from(INTERRUPTED))
         }
         Err(error) => Err(error),
+        Ok(()) if written.is_err() => written.map(|()| ExitCode::FAILURE),
         Ok(()) if report.has_errors() => Ok(ExitCode::FAILURE),
         Ok(()) => Ok(ExitCode::SUCCESS),
     }
@@ -112,10 +114,15 @@ fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> R
     environment.scheduler = Some(scheduler.to_owned());
     let traffic = report::Traffic {
         flows: Some(FLOWS.into()),
-        trial_s: Some(arguments.trial().as_secs_f64()),
-        loss_tolerance: Some(arguments.loss_tolerance / 100.0),
+        trial_s: Some(if scenario.searches {
+            arguments.trial().as_secs_f64()
+        } else {
+            bench.measuring.trial_ms as f64 / 1e3
+        }),
+        trials: (!scenario.searches).then_some(bench.repeat as u32),
+        loss_tolerance: scenario.searches.then_some(arguments.loss_tolerance / 100.0),
         description: Some(format!(
-            "UDP over {}, {} between TEPs over {}",
+            "UDP over {}, {} between TEPs over {}; nothing is random",
             arguments.families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
             arguments.encapsulation,
             arguments.outer
@@ -138,25 +145,27 @@ impl Outputs {
         Ok(Self { html: check(arguments.html.as_deref())?, json: check(arguments.output.as_deref())? })
     }
 
+    /// Files first: a terminal that is gone must not cost them. All that fails is told.
     fn write(&self, report: &Report, as_json: bool) -> Result<()> {
-        if as_json {
-            println!("{}", report.to_json());
+        let mut failures = Vec::new();
+        let files = [(&self.html, html::page as fn(&Report) -> String), (&self.json, Report::to_json)];
+        for (file, text) in files {
+            match file.as_ref().map(|file| (file, file.write(&text(report)))) {
+                Some((file, Ok(()))) => eprintln!("written to {}", file.path().display()),
+                Some((_, Err(error))) => failures.push(error.to_string()),
+                None => {}
+            }
+        }
+        let text = if as_json {
+            report.to_json() + "\n"
         } else {
-            print!("{}", terminal::render(report, terminal::Screen::of_stdout()));
+            terminal::render(report, terminal::Screen::of_stdout())
+        };
+        let mut output = std::io::stdout().lock();
+        if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+            failures.push(format!("writing to standard output failed: {error}"));
         }
-        let mut files = Vec::new();
-        if let Some(file) = &self.html {
-            file.write(&html::page(report))?;
-            files.push(file.path());
-        }
-        if let Some(file) = &self.json {
-            file.write(&report.to_json())?;
-            files.push(file.path());
-        }
-        for path in files {
-            eprintln!("written to {}", path.display());
-        }
-        Ok(())
+        if failures.is_empty() { Ok(()) } else { Err(BenchError::Arguments(failures.join("; "))) }
     }
 }
 

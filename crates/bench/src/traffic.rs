@@ -307,6 +307,10 @@ impl Stream {
         let same = |range: Range<usize>| {
             frame.get(range.clone()).is_some_and(|part| template.get(range) == Some(part))
         };
+        let padding = self.returned_tag(expected) + TAG_BYTES;
+        if !frame.get(padding..).is_some_and(|padding| padding.iter().all(|octet| *octet == 0)) {
+            return false;
+        }
         if expected == Expected::Unchanged {
             return same(0..end);
         }

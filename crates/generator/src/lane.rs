@@ -29,6 +29,8 @@ const QUIET: Duration = Duration::from_millis(200);
 const COMPLETE_QUIET: Duration = Duration::from_millis(5);
 /// Longest wait for a quiet wire.
 const SETTLE_LIMIT: Duration = Duration::from_secs(1);
+/// Most bursts that are sent when the time is up: what became due in the last round.
+const LAST_BURSTS: u32 = 8;
 /// Rounds of the loop between two looks at whether it is to end.
 const ROUNDS: u32 = 256;
 
@@ -160,6 +162,7 @@ impl Lane {
         loop {
             let now = cycles();
             if now >= end {
+                self.send_rest(part, end, end - start);
                 return end - start;
             }
             let mut done = true;
@@ -185,6 +188,19 @@ impl Lane {
                 watch();
                 if self.stop.load(Ordering::Relaxed) {
                     return cycles() - start;
+                }
+            }
+        }
+    }
+
+    /// Sends what became due in the last round, a bounded number of times.
+    fn send_rest(&mut self, part: &mut Part, now: u64, elapsed: u64) {
+        for sender in part.senders.iter_mut().filter(|sender| sender.has_rate()) {
+            let link = sender.link();
+            let pool = &mut self.pools[self.topology.side(link).0 as usize];
+            for _ in 0..LAST_BURSTS {
+                if sender.send(now, elapsed - 1, &mut self.links[link].transmit, pool) == 0 {
+                    break;
                 }
             }
         }

@@ -27,7 +27,9 @@ impl Latencies {
     /// Records the age of a frame that was to be sent at `time`.
     #[inline]
     pub(crate) fn record(&mut self, time: u32, now: u64) {
-        self.0.saturating_record(u64::from(tick(now).wrapping_sub(time)).max(1));
+        // Counters of two cores may differ by some cycles: a frame that came before it was sent took no time.
+        let age = tick(now).wrapping_sub(time).cast_signed().max(1);
+        self.0.saturating_record(u64::from(age.cast_unsigned()));
     }
 
     /// Adds those of another core.
@@ -66,6 +68,11 @@ mod tests {
         latencies.record(u32::MAX - 4, 16 * (1 << 32) + 80);
         let summary = latencies.summary(clock).unwrap();
         assert_eq!((summary.frames, summary.minimum, summary.maximum), (2, 80.0, 80.0));
+        latencies.record(tick(1_600), 1_600 - 32);
+        assert_eq!(latencies.summary(clock).unwrap().minimum, 8.0, "before it was sent");
+        let mut latencies = Latencies::new().unwrap();
+        latencies.record(tick(1_600), 1_600 + 160);
+        latencies.record(u32::MAX - 4, 16 * (1 << 32) + 80);
         let mut more = Latencies::new().unwrap();
         more.record(0, 16 * 1_000);
         latencies.add(&more).unwrap();

@@ -145,7 +145,11 @@ impl Part {
                 let mine = |flow: &u16| lane_of(*flow, plan.lanes) == lane && streams[0].link(*flow) == link;
                 let flows: Vec<u16> = (0..FLOWS).filter(mine).collect();
                 if !flows.is_empty() {
-                    part.senders.push(sender(plan, at, link, &flows, clock)?);
+                    let mut sender = sender(plan, at, link, &flows, lane, clock)?;
+                    if plan.order.arrivals {
+                        sender.drop_what_finds_no_room();
+                    }
+                    part.senders.push(sender);
                 }
             }
             let side = streams[0].received_on();
@@ -162,7 +166,14 @@ impl Part {
 }
 
 /// A sender of a stream's flows on one link, with their share of the load.
-fn sender(plan: &Plan, stream: usize, link: usize, flows: &[u16], clock: Clock) -> anyhow::Result<Sender> {
+fn sender(
+    plan: &Plan,
+    stream: usize,
+    link: usize,
+    flows: &[u16],
+    lane: usize,
+    clock: Clock,
+) -> anyhow::Result<Sender> {
     let share = flows.len() as f64 / f64::from(FLOWS);
     let load = match plan.order.load {
         // What the flows' shares are rounded by adds up to nothing over all senders.
@@ -176,7 +187,13 @@ fn sender(plan: &Plan, stream: usize, link: usize, flows: &[u16], clock: Clock) 
     };
     let mut sender = Sender::new(link, stream, &plan.streams[stream], &plan.pattern, flows, load)?;
     if let Load::Rate { packets_per_second } = load {
-        sender.set_rate(packets_per_second * share, clock);
+        let (streams, links) = (plan.streams.len(), plan.topology.links());
+        let number = (stream * links + link) * plan.lanes + lane;
+        sender.set_rate(
+            packets_per_second * share,
+            number as f64 / (streams * links * plan.lanes) as f64,
+            clock,
+        );
     }
     Ok(sender)
 }

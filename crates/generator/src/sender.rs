@@ -61,6 +61,8 @@ pub(crate) struct Sender {
     pace: Pace,
     /// Packets that the port took.
     sent: u64,
+    /// Whether what finds no room is sent as soon as there is some. Nothing of a burst is.
+    keeps_waiting: bool,
     waiting: ArrayVec<Mbuf, BURST>,
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct Sender {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
     Most,
-    Rate { next: u64, interval: u64 },
+    Rate { next: u64, interval: u64, first: u64 },
     Burst { left: u64 },
 }
 
@@ -107,21 +109,30 @@ impl Sender {
             flow: 0,
             sequence: 0,
             sent: 0,
+            keeps_waiting: !matches!(load, Load::Burst { .. }),
             pace: match load {
                 Load::Most => Pace::Most,
-                Load::Rate { .. } => Pace::Rate { next: 0, interval: 0 },
+                Load::Rate { .. } => Pace::Rate { next: 0, interval: 0, first: 0 },
                 Load::Burst { frames } => Pace::Burst { left: frames },
             },
             waiting: ArrayVec::new(),
         })
     }
 
-    /// Distances for so many packets a second.
-    pub(crate) fn set_rate(&mut self, packets_per_second: f64, clock: Clock) {
-        if let Pace::Rate { interval, .. } = &mut self.pace {
+    /// Distances for so many packets a second. The first packet is sent after `share` of one, 0 to 1, so that not all senders send at
+    /// the same moments.
+    pub(crate) fn set_rate(&mut self, packets_per_second: f64, share: f64, clock: Clock) {
+        if matches!(self.pace, Pace::Rate { .. }) {
             let cycles = clock.cycles_per_second() as f64 / packets_per_second;
-            *interval = (cycles * f64::from(1 << FRACTION)) as u64;
+            let interval = (cycles * f64::from(1 << FRACTION)) as u64;
+            let first = (interval as f64 * share) as u64;
+            self.pace = Pace::Rate { next: first, interval, first };
         }
+    }
+
+    /// From now on a packet that finds no room is not sent later: what is sent stays at the rate whatever was before.
+    pub(crate) fn drop_what_finds_no_room(&mut self) {
+        self.keeps_waiting = false;
     }
 
     /// The link that packets go out on.
@@ -143,15 +154,18 @@ impl Sender {
     pub(crate) fn intended(&self, cycles: u64) -> u64 {
         match self.pace {
             Pace::Most => self.sent,
-            Pace::Rate { interval, .. } => (cycles << FRACTION).div_ceil(interval.max(1)),
+            Pace::Rate { interval, first, .. } => {
+                (cycles << FRACTION).saturating_sub(first).div_ceil(interval.max(1))
+            }
             // Each packet of a burst is offered once, and numbered.
             Pace::Burst { left } => u64::from(self.sequence) + left,
         }
     }
 
-    /// Sends what is due `elapsed` cycles after the start, at most one burst: packets first that found no room before.
+    /// Sends what is due `elapsed` cycles after the start, at most one burst: packets first that found no room before. Returns how many
+    /// the port took.
     #[inline]
-    pub(crate) fn send(&mut self, now: u64, elapsed: u64, queue: &mut TxQueue, pool: &mut SendPool) {
+    pub(crate) fn send(&mut self, now: u64, elapsed: u64, queue: &mut TxQueue, pool: &mut SendPool) -> usize {
         if self.waiting.is_empty() {
             let lines = self.head.div_ceil(LINE).max(pool.lines);
             pool.lines = lines;
@@ -162,14 +176,20 @@ impl Sender {
                 _ => self.fill::<MOST_LINES>(now, elapsed, &pool.pool),
             }
             if self.waiting.is_empty() {
-                return;
+                return 0;
             }
         }
-        self.sent += queue.transmit(&mut self.waiting) as u64;
-        if matches!(self.pace, Pace::Burst { .. }) {
-            // Nothing of a burst is sent later.
+        let taken = queue.transmit(&mut self.waiting);
+        self.sent += taken as u64;
+        if !self.keeps_waiting {
             Mbuf::free_bulk(&mut self.waiting);
         }
+        taken
+    }
+
+    /// Whether it has times to keep.
+    pub(crate) const fn has_rate(&self) -> bool {
+        matches!(self.pace, Pace::Rate { .. })
     }
 
     /// Whether it sends a burst and no more.
@@ -223,14 +243,18 @@ impl Pace {
         match *self {
             Self::Most => BURST,
             Self::Burst { left } => left.min(BURST as u64) as usize,
-            Self::Rate { next, interval } => {
+            Self::Rate { next, interval, .. } => {
                 let now = elapsed << FRACTION;
                 if next > now {
                     return 0;
                 }
                 // A full burst is told without a division: that is when there is no time for one.
                 let most = BURST as u64 - 1;
-                if next + interval * most <= now { BURST } else { ((now - next) / interval) as usize + 1 }
+                if next.saturating_add(interval.saturating_mul(most)) <= now {
+                    BURST
+                } else {
+                    ((now - next) / interval) as usize + 1
+                }
             }
         }
     }
@@ -244,9 +268,9 @@ impl Pace {
                 *left -= 1;
                 now
             }
-            Self::Rate { next, interval } => {
+            Self::Rate { next, interval, .. } => {
                 let time = start.wrapping_add(*next >> FRACTION);
-                *next += *interval;
+                *next = next.saturating_add(*interval);
                 time
             }
         }
@@ -259,7 +283,7 @@ mod tests {
 
     #[test]
     fn packets_are_due_at_equal_distances() {
-        let mut pace = Pace::Rate { next: 0, interval: 2000 << FRACTION };
+        let mut pace = Pace::Rate { next: 0, interval: 2000 << FRACTION, first: 0 };
         assert_eq!(pace.due(0), 1);
         assert_eq!(pace.take(100, 0), 100);
         assert_eq!(pace.due(1_999), 0);

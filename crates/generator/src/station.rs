@@ -193,8 +193,12 @@ impl Station {
         }
         drop(sender);
         let part = Part::new(&plan, 0, self.clock);
-        // A core that could not make its part ready leaves as well, and says so by its result.
+        // A core that could not make its part ready counts as well, and says so by its result.
         while ready.load(Ordering::Acquire) < self.others.len() as u64 {
+            anyhow::ensure!(
+                self.others.iter().all(OtherCore::is_alive),
+                "a thread of the generator has ended"
+            );
             std::thread::yield_now();
         }
         let begin = cycles() + self.clock.cycles_of(LEAD);
@@ -210,6 +214,7 @@ impl Station {
         };
         let own = part.and_then(|part| self.lane.run(part, begin, duration, watch));
         let others: Vec<_> = results.iter().collect();
+        anyhow::ensure!(others.len() == self.others.len(), "a thread of the generator has ended in a trial");
         link_down |= !are_up(&self.ports);
         let results = std::iter::once(own).chain(others).collect::<anyhow::Result<Vec<_>>>()?;
         let interrupted = self.stop.load(Ordering::Relaxed);
@@ -255,6 +260,9 @@ impl Station {
             sum.others.neighbor_requests += neighbor_requests;
             sum.sending_ns = sum.sending_ns.max(more.sending_ns);
             sum.longest_gap_ns = sum.longest_gap_ns.max(more.longest_gap_ns);
+            if more.clock_difference_ns.unsigned_abs() > sum.clock_difference_ns.unsigned_abs() {
+                sum.clock_difference_ns = more.clock_difference_ns;
+            }
         }
         Ok(TrialResult {
             sending_ns: sum.sending_ns,
@@ -282,11 +290,10 @@ impl OtherCore {
         let (tasks, orders) = channel::<Task>();
         let eal = eal.clone();
         let thread = std::thread::Builder::new().name(format!("generator-{core}")).spawn(move || {
-            // Not pinned, or without a cache in its pools, the core is slower, and its results show it.
-            let _ = pin_to_core(core);
-            let _registration = WorkerRegistration::new(&eal);
+            let pinned = pin_to_core(core).and_then(|()| WorkerRegistration::new(&eal));
             for task in orders {
-                let part = Part::new(&task.plan, at, lane.clock);
+                let usable = pinned.as_ref().map_err(|error| anyhow::anyhow!("core {core}: {error}"));
+                let part = usable.and_then(|_| Part::new(&task.plan, at, lane.clock));
                 task.ready.fetch_add(1, Ordering::AcqRel);
                 while task.start.load(Ordering::Acquire) == 0 {
                     std::hint::spin_loop();
@@ -298,6 +305,10 @@ impl OtherCore {
             }
         });
         Ok(Self { tasks: Some(tasks), thread: Some(thread.context("starting a thread")?) })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     fn give(&self, task: Task) -> anyhow::Result<()> {

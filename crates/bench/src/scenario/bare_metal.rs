@@ -29,8 +29,12 @@ pub(crate) const ONE: Scenario = Scenario {
   sluice bench bme-1 --quick --html report.html
   sluice bench bme-1 --full --output bme-1.json
   sluice bench bme-1 --sizes 64,imix-fdio --encapsulation vxlan",
+    searches: true,
     mebibytes: 256 + 4 * 64,
-    run: |session, report| run(session, report, (1, 1), &PUBLISHED_ONE),
+    run: |session, report| {
+        report.note("The copy of the document at hand has lost the sizes of its Table 2. That its rows are those of 256, 512, 1024 and 1500 bytes, with one more between them, is assumed.");
+        run(session, report, (1, 1), &PUBLISHED_ONE)
+    },
 };
 
 pub(crate) const TWO: Scenario = Scenario {
@@ -42,6 +46,7 @@ pub(crate) const TWO: Scenario = Scenario {
     examples: "Examples:
   sluice bench bme-2 --quick --html report.html
   sluice bench bme-2 --full --output bme-2.json",
+    searches: true,
     mebibytes: 256 + 6 * 64,
     run: |session, report| {
         report.note("The document's downlinks are a LAG. Here each has a TEP of its own, and each segment is pinned to one of them.");
@@ -102,13 +107,12 @@ fn run(
     let topology = Topology { uplinks, downlinks, paths: uplinks, ..session.arguments.topology() };
     let cases = session.cases(&[Directions::Loop], report)?;
     let speed = session.arguments.link()?;
-    let uplinks = LinkSpeed::new(speed.bits_per_second() * f64::from(topology.uplinks))?;
     let ceilings = ceilings(session, &topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     let (mut measured, mut disturbed) = (Vec::new(), 0);
     for (case, ceiling) in cases.into_iter().zip(ceilings) {
-        let result = measure(session, &mut node, case, ceiling, uplinks)?;
+        let result = measure(session, &mut node, case, ceiling, &topology)?;
         disturbed += result.disturbed;
         report.check_frames(&result.case.to_string(), &result.faults());
         measured.push(result);
@@ -157,10 +161,15 @@ fn measure(
     node: &mut Node,
     case: Case,
     ceiling: f64,
-    uplinks: LinkSpeed,
+    topology: &Topology,
 ) -> Result<Measured> {
+    let speed = session.arguments.link()?.bits_per_second();
+    let uplinks = LinkSpeed::new(speed * f64::from(topology.uplinks))?;
+    let downlinks = LinkSpeed::new(speed * f64::from(topology.downlinks))?;
     let frame = FrameBytes::new(case.genome.average())?;
-    let maximum = (ceiling * ABOVE_CEILING).min(uplinks.frames_per_second(frame));
+    let tunnel = topology.line_rate_encapsulation()?.encapsulated(frame)?;
+    let line = uplinks.frames_per_second(frame).min(downlinks.frames_per_second(tunnel));
+    let maximum = (ceiling * ABOVE_CEILING).min(line);
     let (found, device) = session.throughput(node, &case, maximum)?;
     let throughput = match found.verdict {
         Verdict::Found { throughput, .. } => Some(throughput),
@@ -245,10 +254,10 @@ fn throughput(
         Column::document("document-throughput", "throughput", "Gb/s").digits(1),
         Column::measured("frames", "frames", "Mpps").digits(3).higher_is_better(),
         Column::calculated("tunnel-size", "in the tunnel", "B"),
-        Column::measured("egress", "egress", "Gb/s").digits(2),
+        Column::calculated("egress", "egress", "Gb/s").digits(2),
         Column::document("document-egress", "egress", "Gb/s").digits(1),
-        Column::measured("utilization", "of the line", "%").digits(1),
-        Column::measured("total", "in + out", "Gb/s").digits(2),
+        Column::calculated("utilization", "of the line", "%").digits(1),
+        Column::calculated("total", "in + out", "Gb/s").digits(2),
         Column::measured("loss", "loss", "%").digits(4).lower_is_better(),
         Column::measured("cpu", "CPU", "%").digits(0),
         Column::measured("core", "a core", "Mpps").digits(2).higher_is_better(),
@@ -278,7 +287,7 @@ fn throughput(
         .series(Series::calculated("line rate of the uplinks", line))
         .caption("What the tester sends, and gets back from the workloads, at layer 1. The document's machine had 28 cores for packets and 100 Gb/s cards.");
     Ok(Section::new("throughput", "Throughput")
-        .text("The highest rate with no more than the tolerated loss, all of it sent back by the workloads. Gb/s are of layer 1, with preamble and gap, as the document counts them.")
+        .text("The highest rate with no more than the tolerated loss, all of it sent back by the workloads. Gb/s are of layer 1, with preamble and gap, as the document counts them. Every frame passes the node twice, and counts twice in what a core does and in cycles a packet. Egress, share of the line and in + out follow from the rate by arithmetic.")
         .table(table)
         .chart(chart))
 }
@@ -314,9 +323,9 @@ fn throughput_row(
         .mark_if(at_line_rate, marks::LIMITED_BY_SEARCH)
         .value("frames", rate / 1e6)
         .calculated("tunnel-size", figures.encapsulated.get())
-        .value("egress", figures.egress / 1e9)
-        .value("utilization", figures.utilization * 100.0)
-        .value("total", figures.total / 1e9)
+        .calculated("egress", figures.egress / 1e9)
+        .calculated("utilization", figures.utilization * 100.0)
+        .calculated("total", figures.total / 1e9)
         .value("loss", sample.result.loss() * 100.0)
         .value("cpu", sample.busy * 100.0)
         .value("core", sample.counters.packets as f64 / seconds / cores / 1e6)
@@ -326,7 +335,11 @@ fn throughput_row(
 
 fn latency(measured: &[Measured]) -> Section {
     let labels = [Column::label("size", "size").unit("B"), Column::label("load", "load")];
-    let mut table = Table::new(labels).columns(Latency::columns("latency"));
+    let mut table = Table::new(labels).columns(Latency::columns("latency")).columns([Column::measured(
+        "loss", "loss", "%",
+    )
+    .digits(4)
+    .lower_is_better()]);
     let mut chart = Chart::latency_percentiles("Latency at half of the throughput");
     for one in measured {
         for (share, sample) in &one.latencies {
@@ -334,7 +347,8 @@ fn latency(measured: &[Measured]) -> Section {
                 Row::new().label("size", &one.case.sizes).label("load", format!("{:.0} %", share * 100.0));
             let latency = sample.result.latency.map(Latency::from);
             let row = row.latency("latency", latency.as_slice());
-            table.push(row.mark_if(sample.is_disturbed(), marks::DISTURBED));
+            let row = row.mark_if(sample.is_disturbed(), marks::DISTURBED);
+            table.push(row.value("loss", sample.result.loss() * 100.0));
             if let Some(latency) = latency.filter(|_| *share == SHARES[1]) {
                 chart = chart.series(Series::latency(&format!("{} B", one.case.sizes), &latency));
             }

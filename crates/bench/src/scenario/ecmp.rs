@@ -20,6 +20,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     examples: "Examples:
   sluice bench ecmp
   sluice bench ecmp --family ipv6 --html ecmp.html",
+    searches: false,
     mebibytes: 256 + 64,
     run,
 };

@@ -19,6 +19,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench forward --quick
   sluice bench forward --direction encap --family ipv4,ipv6 --sizes 64,512
   sluice bench forward --show-document > edge.yaml",
+    searches: false,
     mebibytes: 256 + 3 * 64,
     run,
 };

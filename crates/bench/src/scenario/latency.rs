@@ -52,6 +52,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench latency --pcap --html latency.html
   sluice bench latency --encapsulation geneve --repeat 15
   sluice bench latency --pcap client.pcap underlay-1.pcap underlay-2.pcap server.pcap",
+    searches: false,
     mebibytes: 0,
     run,
 };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::device::UnderTest;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions};
+use crate::measure::{Case, Directions, NEAR_CEILING};
 use crate::message::Load;
 use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::Scenario;
@@ -27,6 +27,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench rfc2544 --quick
   sluice bench rfc2544 --sizes imix-simple,imix-fdio,imix-sd-wan --direction both
   sluice bench rfc2544 --full --html rfc2544.html",
+    searches: true,
     mebibytes: 256 + 3 * 64,
     run,
 };
@@ -165,10 +166,14 @@ fn fill(report: &mut Report, measured: &[Measured]) {
     report.section(rates(measured));
     report.section(loss(measured));
     report.section(bursts(measured));
-    if let Some(one) = measured.last()
-        && let Some(rate) = one.goals.first().and_then(|goal| goal.relevant_lower_bound)
-    {
-        report.result(format!("{}: {:.2} million frames a second without loss.", one.case, rate / 1e6));
+    let sentence = |one: &Measured| {
+        let goal = one.goals.first().filter(|goal| goal.ending == Ending::Regular)?;
+        let (lower, upper) = goal.relevant_lower_bound.zip(goal.relevant_upper_bound)?;
+        Some(format!("{}: NDR from {:.2} to {:.2} Mpps", one.case, lower / 1e6, upper / 1e6))
+    };
+    let sentences: Vec<String> = measured.iter().filter_map(sentence).collect();
+    if !sentences.is_empty() {
+        report.result(format!("{}.", sentences.join("; ")));
     }
 }
 
@@ -186,23 +191,26 @@ fn rates(measured: &[Measured]) -> Section {
         Column::measured("ceiling", "ceiling", "Mpps").digits(3),
     ]);
     for one in measured {
+        let near = |rate: f64| rate > NEAR_CEILING * one.ceiling;
         let row = Row::new().label("case", &one.case);
         let row = match one.throughput {
             Verdict::Found { throughput, upper, limited_by } => row
                 .value("throughput", throughput / 1e6)
-                .mark_if(limited_by == LimitedBy::Sender, marks::LIMITED_BY_GENERATOR)
+                .mark_if(limited_by == LimitedBy::Sender || near(throughput), marks::LIMITED_BY_GENERATOR)
                 .value("throughput-upper", upper / 1e6),
             Verdict::AtLeastMaximum => {
                 row.value("throughput", one.ceiling * ABOVE_CEILING / 1e6).mark(marks::LIMITED_BY_SEARCH)
             }
             Verdict::BelowMinimum { .. } => row.not_measured("throughput", marks::BELOW_MINIMUM),
         };
-        let row =
-            ["ndr", "pdr"].into_iter().zip(&one.goals).fold(row, |row, (key, goal)| bounds(row, key, goal));
+        let row = ["ndr", "pdr"]
+            .into_iter()
+            .zip(&one.goals)
+            .fold(row, |row, (key, goal)| bounds(row, key, goal, near));
         let highest = &one.maximum.highest;
         table.push(
             row.value("maximum", highest.forwarded / 1e6)
-                .mark_if(one.maximum.without_loss, marks::LIMITED_BY_GENERATOR)
+                .mark_if(one.maximum.without_loss || near(highest.forwarded), marks::LIMITED_BY_GENERATOR)
                 .value("at-load", highest.offered / 1e6)
                 .value("ceiling", one.ceiling / 1e6),
         );
@@ -213,11 +221,12 @@ fn rates(measured: &[Measured]) -> Section {
 }
 
 /// Both bounds of a goal.
-fn bounds(row: Row, key: &str, goal: &GoalResult) -> Row {
+fn bounds(row: Row, key: &str, goal: &GoalResult, near: impl Fn(f64) -> bool) -> Row {
     let mark = match goal.ending {
         Ending::AtLeastMaximum => Some(marks::LIMITED_BY_GENERATOR),
         Ending::LimitReached => Some("the search was ended by its limits"),
         Ending::Regular if goal.limited_by == Some(LimitedBy::Sender) => Some(marks::LIMITED_BY_GENERATOR),
+        Ending::Regular if goal.relevant_lower_bound.is_some_and(near) => Some(marks::LIMITED_BY_GENERATOR),
         Ending::Regular | Ending::BelowMinimum => None,
     };
     let million = |rate: Option<f64>| rate.map(|rate| rate / 1e6);
@@ -244,14 +253,18 @@ fn loss(measured: &[Measured]) -> Section {
     for one in measured {
         let mut points = Vec::new();
         for frame_loss::FrameLoss { percent, trial } in &one.losses {
-            let offered = trial.intended as f64 / trial.sending.as_secs_f64().max(1e-9) / 1e6;
+            let offered = trial.counted.sent as f64 / trial.sending.as_secs_f64().max(1e-9) / 1e6;
             points.push((offered, trial.loss_ratio() * 100.0));
             table.push(
                 Row::new()
                     .label("case", &one.case)
                     .label("percent", percent)
                     .value("load", offered)
-                    .value("loss", trial.loss_ratio() * 100.0),
+                    .value("loss", trial.loss_ratio() * 100.0)
+                    .mark_if(
+                        trial.lost() > 0 && trial.limited_by() == LimitedBy::Sender,
+                        marks::LIMITED_BY_GENERATOR,
+                    ),
             );
         }
         points.reverse();
@@ -268,8 +281,6 @@ fn bursts(measured: &[Measured]) -> Section {
         Column::label("case", "case"),
         Column::measured("burst", "longest burst", "frames").higher_is_better(),
         Column::measured("deviation", "deviation", "frames"),
-        Column::measured("implied", "buffer time", "µs").digits(0),
-        Column::measured("corrected", "corrected", "µs").digits(0),
     ]);
     for one in measured {
         let row = Row::new().label("case", &one.case);
@@ -284,13 +295,11 @@ fn bursts(measured: &[Measured]) -> Section {
         table.push(
             row.value("burst", bursts.average)
                 .mark_if(at_least, marks::LIMITED_BY_SEARCH)
-                .value("deviation", bursts.standard_deviation)
-                .value("implied", bursts.implied_buffer_time.as_secs_f64() * 1e6)
-                .value("corrected", bursts.corrected_buffer_time.as_secs_f64() * 1e6),
+                .value("deviation", bursts.standard_deviation),
         );
     }
     Section::new("bursts", "Back-to-back frames")
-        .text("The longest burst without loss, the average of several searches. A burst is sent before anything is received.")
+        .text("The longest burst without loss, the average of several searches. While a burst is sent nothing is received, so that it has to fit into the node's receive and transmit rings; no buffer time follows from it.")
         .table(table)
 }
 
@@ -303,7 +312,7 @@ fn after_a_reset(session: &Session<'_>, node: &mut Node, case: &Case) -> Result<
     let arrivals = node.while_restarting(RESET_TIMES[0], |node| {
         session.bench.measuring.arrivals(node, &one_way, load, RESET_TIMES[1])
     })?;
-    let sent = arrivals.sent();
+    let sent = arrivals.sum(|stream| stream.intended);
     let arrived = arrivals.arrivals.iter().map(|(sequence, nanoseconds)| reset::Arrival {
         sequence: u64::from(*sequence),
         at: Duration::from_nanos(*nanoseconds),
@@ -328,6 +337,6 @@ fn after_a_reset(session: &Session<'_>, node: &mut Node, case: &Case) -> Result<
     );
     let took = started.elapsed().as_secs();
     Ok(Section::new("reset", "Reset")
-        .text(format!("The node's process is killed with SIGKILL and started again at once, while {RESET_RATE:.0} frames a second are sent, {took} s in all: memory, ports and neighbours anew. A frame that finds no link is not sent, and counts by time stamps alone."))
+        .text(format!("The node's process is killed with SIGKILL and started again at once, while {RESET_RATE:.0} frames a second are sent, {took} s in all: memory, ports and neighbours anew. A frame that finds no link is lost, and none is sent later than it was to be."))
         .table(table))
 }

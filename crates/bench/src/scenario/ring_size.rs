@@ -3,8 +3,6 @@
 //! Back-to-back frames (RFC 2544 section 26.4, RFC 9004): bursts as fast as the generator can send, into a node with rings of one size
 //! after the other.
 
-use std::time::Duration;
-
 use crate::device::UnderTest;
 use crate::error::Result;
 use crate::measure::Directions;
@@ -23,6 +21,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     examples: "Examples:
   sluice bench ring-size
   sluice bench ring-size --sizes 64,1500",
+    searches: false,
     mebibytes: 256 + 64,
     run,
 };
@@ -39,7 +38,6 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let topology = session.arguments.topology();
     let cases = session.cases(&[Directions::Encap], report)?;
     session.steps(cases.len() * RING_SIZES.len());
-    report.note("A burst is sent before anything is received: shared memory has no line rate, and the pace of the generator takes its place.");
     let mut table = Table::new([
         Column::label("size", "size").unit("B"),
         Column::label("ring", "ring").unit("descriptors"),
@@ -48,8 +46,6 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         Column::measured("most", "most", "frames"),
         Column::measured("pace", "pace", "Mpps").digits(1),
         Column::measured("rate", "forwarded", "Mpps").digits(1).higher_is_better(),
-        Column::measured("implied", "buffer time", "µs").digits(0),
-        Column::measured("corrected", "corrected", "µs").digits(0),
     ]);
     let mut charts = Vec::new();
     for case in &cases {
@@ -102,7 +98,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         }
     }
     let section = Section::new("ring-size", "The longest burst without loss")
-        .text("Average of the longest bursts of several searches. Buffer time is what they last at their pace; corrected is what the device does not forward meanwhile (RFC 9004 section 6.4).")
+        .text("Average of the longest bursts of several searches. While a burst is sent, at the pace of the generator, nothing is received: what the node forwards meanwhile waits in its transmit ring, what it has not come to in its receive ring. So this is what both rings hold, and no buffer time follows from it.")
         .table(table);
     report.section(charts.into_iter().fold(section, Section::chart));
     Ok(())
@@ -119,16 +115,12 @@ fn row(sizes: &impl std::fmt::Display, ring_size: u16, verdict: &Verdict, pace: 
         Verdict::Found(bursts) => (bursts, None),
         Verdict::AtLeast { bursts, .. } => (bursts, Some(marks::LIMITED_BY_SEARCH)),
     };
-    let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
     let row = row.value("burst", bursts.average);
     let row = match mark {
         Some(mark) => row.mark(mark),
         None => row,
     };
-    row.value("least", bursts.least as f64)
-        .value("most", bursts.most as f64)
-        .value("implied", micros(bursts.implied_buffer_time))
-        .value("corrected", micros(bursts.corrected_buffer_time))
+    row.value("least", bursts.least as f64).value("most", bursts.most as f64)
 }
 
 /// Loss in percent by frames of a burst: the mean of a few bursts.

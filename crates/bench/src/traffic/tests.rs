@@ -169,6 +169,15 @@ fn a_router_may_choose_some_outer_fields_and_nothing_else() {
         assert!(!accepted(&wrong), "octet {at} may not differ");
     }
     assert!(!accepted(&template[..60]));
+
+    let long = Stream::new(ONE, Direction::Decap, Family::Ipv4, LONGEST_FRAME).unwrap();
+    let template = long.returned(5, Expected::Routed).unwrap();
+    for at in [long.returned_tag(Expected::Routed) + TAG_BYTES, 800, LONGEST_FRAME - 1] {
+        let mut wrong = template.clone();
+        assert!(long.is_as_expected(&wrong, &template, Expected::Routed));
+        wrong[at] ^= 1;
+        assert!(!long.is_as_expected(&wrong, &template, Expected::Routed), "octet {at} of the payload");
+    }
 }
 
 #[test]
