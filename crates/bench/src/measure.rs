@@ -264,7 +264,7 @@ impl Measuring {
         check_circumstances(&result)?;
         let counters = subject.counters()?.since(&before);
         let cycles = result.sending_ns as f64 * subject.generator().cycles_per_second() as f64 / 1e9;
-        let cores = subject.forwarding_cores();
+        let cores = subject.forwarding_threads().len().max(1);
         let busy = counters.busy_cycles as f64 / (cycles * cores as f64).max(1.0);
         Ok(Sample { result, counters, busy, cores, waited })
     }

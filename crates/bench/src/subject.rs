@@ -277,7 +277,7 @@ pub(crate) trait Subject {
         Expected::Routed
     }
 
-    /// What it has counted.
+    /// What it has counted; nothing of what does not tell its cycles.
     fn counters(&mut self) -> Result<Counters>;
 
     /// Packets dropped since the start by reason, where it tells.
@@ -285,13 +285,8 @@ pub(crate) trait Subject {
         Ok(Vec::new())
     }
 
-    /// The threads that forward, and that run under the real-time scheduler during trials where that is allowed.
+    /// The threads that forward. They run under the real-time scheduler during trials where that is allowed.
     fn forwarding_threads(&self) -> Vec<u32>;
-
-    /// Cores that forward.
-    fn forwarding_cores(&self) -> usize {
-        self.forwarding_threads().len().max(1)
-    }
 
     /// The node document that it runs, where it runs one.
     fn document(&self) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! Every peer beside a node, one short trial, in ordinary pages and under the ordinary scheduler. A peer either forwards frames, all of them
+//! Every peer beside a node, one short trial, under the ordinary scheduler, in huge pages where they can be had. A peer either forwards frames, all of them
 //! right, or the report says why it cannot run here, and so does this test.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 /// Each peer, the node that it is compared with, and whether what it needs is here, as far as that can be told from outside.
-fn peers() -> [(&'static str, &'static str, bool); 3] {
+fn peers(huge_pages: bool) -> [(&'static str, &'static str, bool); 3] {
     let is_root = nix::unistd::geteuid().is_root();
     let has = |program: &str| {
         let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -17,7 +17,7 @@ fn peers() -> [(&'static str, &'static str, bool); 3] {
     };
     let ovs = Path::new("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk").exists();
     [
-        ("ovs-dpdk", "sluice", is_root && ovs),
+        ("ovs-dpdk", "sluice", is_root && ovs && huge_pages),
         ("testpmd-io", "sluice", has("dpdk-testpmd")),
         ("linux-vxlan", "sluice-veth", is_root && has("ip") && has("ethtool") && can_make_vxlan()),
     ]
@@ -50,7 +50,7 @@ fn program() -> PathBuf {
 fn each_peer_forwards_or_the_report_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(program())
-        .args(["bench", "peers", "--no-huge-pages", "--no-realtime", "--json", "--direction", "both"])
+        .args(["bench", "peers", "--no-realtime", "--json", "--direction", "both"])
         .args(["--family", "ipv4,ipv6", "--trial-ms", "500", "--repeat", "1"])
         .env("TMPDIR", folder.path())
         .current_dir(folder.path())
@@ -64,7 +64,8 @@ fn each_peer_forwards_or_the_report_says_why_not() {
     let file = std::fs::read_to_string(folder.path().join("target/bench/peers.json")).unwrap();
     let rows: Vec<Value> = serde_json::from_str(&file).unwrap();
     let of = |device: &str| rows.iter().filter(|row| row["device"] == device).collect::<Vec<_>>();
-    for (peer, node, is_possible) in peers() {
+    let memory = report["environment"]["packet_memory"].as_str().unwrap();
+    for (peer, node, is_possible) in peers(memory.contains("huge")) {
         let reason = report["notes"].as_array().unwrap().iter().find_map(|note| {
             let text = note["text"].as_str()?;
             (text.starts_with(&format!("{peer} ")) || text.starts_with("nothing was measured on veths"))
@@ -78,7 +79,8 @@ fn each_peer_forwards_or_the_report_says_why_not() {
         }
         for row in measured.iter().chain(&of(node)) {
             assert!(row["mpps"].as_f64().unwrap() > 0.001, "{row}");
-            assert!(row["cycles_per_packet"].as_f64().unwrap() > 10.0, "{row}");
+            let cycles = row["cycles_per_packet"].as_f64();
+            assert!(cycles.map_or(peer == "linux-vxlan", |cycles| cycles > 10.0), "{row}");
         }
         let cases: Vec<&str> = measured.iter().map(|row| row["case"].as_str().unwrap()).collect();
         assert_eq!(cases, ["both IPv4 64", "both IPv6 80"], "{peer}");

@@ -47,6 +47,8 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const ROWS: &str = "target/bench/peers.json";
 /// Rows whose rate is that of less work.
 const UNCHANGED: &str = "forwards frames unread and unchanged: the work of the ports alone";
+/// Why a device has no cycles.
+const NO_CYCLES: &str = "it forwards in the generator's own time, or received nothing";
 
 /// Devices on one kind of ports.
 struct Group {
@@ -210,7 +212,7 @@ fn section(ports: PeerPorts, cases: &[Case], devices: &[Measured<'_>]) -> Sectio
         PeerPorts::Veth => (
             "peers-veth",
             "Side by side on virtual Ethernet (veth)",
-            "VXLAN. Every frame passes the kernel on its way to and from the generator, for all devices. Linux's cycles are the run time of its NAPI threads.",
+            "VXLAN. Every frame passes the kernel on its way to and from the generator, for all devices. Linux forwards on the generator's core, whose time it shares, and leaves the device's core idle; the node has that core to itself: the rates are what the machine does with each, not the work of a packet.",
         ),
     };
     Section::new(key, heading)
@@ -232,22 +234,34 @@ fn row(
     echo: &[Sample],
 ) -> Row {
     let cycles = |sample: &Sample| sample.counters.cycles_per_packet();
-    let limited = !std::ptr::eq(samples, echo) && Sample::are_limited_by_generator(samples, echo);
+    let tells_cycles = samples.iter().any(|sample| cycles(sample).is_some());
+    let limited =
+        tells_cycles && !std::ptr::eq(samples, echo) && Sample::are_limited_by_generator(samples, echo);
     let row = Row::new()
         .label("case", case)
         .label("device", device.name)
         .measured("mpps", samples.iter().map(mpps))
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
         .mark_if(device.expected == Expected::Unchanged, UNCHANGED)
-        .measured("loss", samples.iter().map(|sample| sample.result.loss() * 100.0))
-        .measured("cycles_per_packet", samples.iter().filter_map(cycles))
-        .measured("busy", samples.iter().map(|sample| sample.busy.min(1.0) * 100.0));
+        .measured("loss", samples.iter().map(|sample| sample.result.loss() * 100.0));
+    let row = if tells_cycles {
+        row.measured("cycles_per_packet", samples.iter().filter_map(cycles))
+            .measured("busy", samples.iter().map(|sample| sample.busy.min(1.0) * 100.0))
+    } else {
+        row.not_measured("cycles_per_packet", NO_CYCLES).not_measured("busy", NO_CYCLES)
+    };
     let Some(node) = node else {
         return row.not_measured("of-rate", "this is the node").not_measured("of-cycles", "this is the node");
     };
     let pairs = || node.iter().zip(samples);
-    row.measured("of-rate", pairs().map(|(node, other)| mpps(node) / mpps(other)))
-        .measured("of-cycles", pairs().filter_map(|(node, other)| Some(cycles(node)? / cycles(other)?)))
+    let row = row.measured("of-rate", pairs().map(|(node, other)| mpps(node) / mpps(other)));
+    let of_cycles: Vec<f64> =
+        pairs().filter_map(|(node, other)| Some(cycles(node)? / cycles(other)?)).collect();
+    if of_cycles.is_empty() {
+        row.not_measured("of-cycles", NO_CYCLES)
+    } else {
+        row.measured("of-cycles", of_cycles)
+    }
 }
 
 fn label<'a>(row: &'a Row, column: &str) -> &'a str {
@@ -360,7 +374,28 @@ mod tests {
         let case = Case::at_least(Directions::Encap, Family::Ipv6, 80).unwrap();
         let section = section(PeerPorts::Veth, &[case], &[node]);
         let table = section.table.unwrap();
+        assert!(table.rows[0].cells["busy"].measured().is_some());
         assert_eq!((section.key.as_str(), table.rows.len()), ("peers-veth", 1));
         assert_eq!(sentence(&[&table]), "No peer could be measured.");
+    }
+
+    #[test]
+    fn who_tells_no_cycles_has_a_rate_alone() {
+        let silent = Sample { counters: Counters::default(), busy: 0.0, ..sample(400) };
+        let samples = [vec![vec![sample(200)]], vec![vec![silent]]];
+        let devices: Vec<_> = ["sluice-veth", "kernel"]
+            .into_iter()
+            .zip(&samples)
+            .map(|(name, samples)| Measured { name, expected: Expected::Routed, samples })
+            .collect();
+        let case = Case::at_least(Directions::Decap, Family::Ipv4, 64).unwrap();
+        let table = section(PeerPorts::Veth, &[case], &devices).table.unwrap();
+        for column in ["cycles_per_packet", "busy", "of-cycles"] {
+            assert!(matches!(table.rows[1].cells[column], Cell::NotMeasured { .. }), "{column}");
+        }
+        let no_mark =
+            matches!(&table.rows[1].cells["mpps"], Cell::Measured { marks, .. } if marks.is_empty());
+        assert!(no_mark, "nobody knows that the generator was the limit");
+        assert_eq!(sentence(&[&table]), "The node reaches 2.00 (decap IPv4 64) of kernel's rate.");
     }
 }

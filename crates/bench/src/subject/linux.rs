@@ -7,21 +7,18 @@
 //!   veth ── uplink 192.0.2.2 ── routes ── vxlan 10.10.20.1 (VNI, remote TEP) ┈ downlink 172.16.0.1 ── veth
 //! ```
 //!
-//! What arrives on a veth is otherwise handled on the core of who sends it, here the generator's. Both interfaces have a kernel thread
-//! for that instead (threaded NAPI), on the device's core. They have the ordinary scheduler's highest priority rather than the real-time
-//! one, under which a thread with enough to do would keep the core from the other. Their run time is what the cycles are of: routing,
-//! VXLAN, and handing frames to the generator's end, empty polls included.
+//! The kernel forwards what arrives on a veth on the core of who sends it, in the sender's system call: the generator's core does
+//! its own work and the kernel's. So only a rate is told, of one core for both, and no cycles. Handing the frames to threads on another
+//! core (threaded NAPI, receive packet steering) let the sender run ahead: half of the frames were lost, and now and then a port of the
+//! generator received nothing more.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::net::IpAddr;
-use std::process::Command;
 
-use super::veth::{INTERFACES, Namespace, Veth};
+use super::veth::Veth;
 use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
-use crate::error::{BenchError, Result, While};
+use crate::error::{BenchError, Result};
 use crate::generator::Generator;
-use crate::process::run;
 use crate::topology::*;
 use crate::traffic::Encapsulation;
 
@@ -35,14 +32,12 @@ pub(super) const PEER: Peer = Peer {
     start: |setting, topology| Ok(Box::new(Linux::start(setting, topology)?)),
 };
 
-/// The namespaces, the kernel's threads and the generator.
+/// The namespaces and the generator.
 #[derive(Debug)]
 pub(crate) struct Linux {
-    /// Numbers of the NAPI threads.
-    threads: Vec<u32>,
     generator: Generator,
     // Behind the generator, whose ports are there.
-    veth: Veth,
+    _veth: Veth,
 }
 
 impl Linux {
@@ -58,25 +53,12 @@ impl Linux {
             device.write(&format!("/proc/sys/net/{file}"), value)?;
         }
         device.ip(&configuration(topology))?;
-        let before = napi_threads();
-        for interface in INTERFACES {
-            // A veth has NAPI with generic receive offload or with an XDP program only.
-            device.run("ethtool", &["-K", interface, "gro", "on"])?;
-            device.write(&format!("/sys/class/net/{interface}/threaded"), "1")?;
-        }
-        let threads = started_since(&before, device)?;
-        for thread in &threads {
-            let core = setting.device_core().to_string();
-            let thread = thread.to_string();
-            run("taskset", Command::new("taskset").args(["-p", "-c", &core, &thread]))?;
-            run("renice", Command::new("renice").args(["-n", "-20", "-p", &thread]))?;
-        }
         let folder = setting.folder_of(NAME)?;
         let own = veth.setting(setting);
         let links = own.links(&folder, topology)?;
         let mut generator = own.start_traffic(&folder, &links.generator, topology, 1)?;
         generator.wait_for_links(LINKS_LIMIT)?;
-        Ok(Self { threads, generator, veth })
+        Ok(Self { generator, _veth: veth })
     }
 }
 
@@ -127,40 +109,6 @@ fn configuration(topology: &Topology) -> String {
     text
 }
 
-/// The kernel's NAPI threads of interfaces with these names, in whatever namespace.
-fn napi_threads() -> Vec<u32> {
-    let is_one = |process: fs::DirEntry| {
-        let pid = process.file_name().to_str()?.parse().ok()?;
-        let name = fs::read_to_string(process.path().join("comm")).ok()?;
-        is_napi_thread(&name).then_some(pid)
-    };
-    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(is_one).collect()
-}
-
-fn is_napi_thread(name: &str) -> bool {
-    let interface = name.trim_end().strip_prefix("napi/");
-    INTERFACES.iter().any(|one| interface.is_some_and(|name| name.starts_with(&format!("{one}-"))))
-}
-
-/// Those that have come since.
-fn started_since(before: &[u32], device: &Namespace) -> Result<Vec<u32>> {
-    let threads: Vec<u32> = napi_threads().into_iter().filter(|pid| !before.contains(pid)).collect();
-    if threads.len() == INTERFACES.len() {
-        return Ok(threads);
-    }
-    let reason =
-        format!("its interfaces have {} threads of the kernel, not {}", threads.len(), INTERFACES.len());
-    Err(device.failed(reason))
-}
-
-/// How long a thread has run, nanoseconds.
-fn run_time(thread: u32) -> Result<u64> {
-    let file = format!("/proc/{thread}/schedstat");
-    let text = fs::read_to_string(&file).during(|| format!("reading {file}"))?;
-    let first = text.split_whitespace().next().and_then(|number| number.parse().ok());
-    first.ok_or_else(|| BenchError::Arguments(format!("{file} tells no run time: {text}")))
-}
-
 impl Subject for Linux {
     fn name(&self) -> &'static str {
         NAME
@@ -170,19 +118,16 @@ impl Subject for Linux {
         &mut self.generator
     }
 
+    /// None: what the kernel does is a part of the generator's time.
     fn counters(&mut self) -> Result<Counters> {
-        let times = self.threads.iter().map(|thread| run_time(*thread)).collect::<Result<Vec<u64>>>()?;
-        let cycles = times.iter().sum::<u64>() as f64 * self.generator.cycles_per_second() as f64 / 1e9;
-        let packets = self.veth.device.received_packets()?;
-        Ok(Counters { packets, busy_cycles: cycles as u64, ..Counters::default() })
+        Ok(Counters::default())
     }
 
-    /// None that the real-time scheduler is for.
     fn forwarding_threads(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The kernel forwards what is sent, and nothing is.
+    /// The kernel forwards what is sent.
     fn pause(&self) {
         self.generator.process().pause();
     }
@@ -209,13 +154,5 @@ mod tests {
         has("neighbor add 2001:db8:20::23 lladdr 02:00:00:01:00:13 dev vxlan nud permanent");
         has("route add ::/0 via 2001:db8:2::1");
         assert_eq!(text.lines().count(), 3 + 3 + 2 + 3 + 40 + 2);
-    }
-
-    #[test]
-    fn threads_are_known_by_the_names_of_their_interfaces() {
-        assert!(is_napi_thread("napi/uplink-1116\n") && is_napi_thread("napi/downlink-1"));
-        for other in ["napi/eth0-8193", "napi/uplink2-7", "uplink-1", "ksoftirqd/1", ""] {
-            assert!(!is_napi_thread(other), "{other}");
-        }
     }
 }

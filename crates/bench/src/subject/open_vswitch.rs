@@ -35,6 +35,10 @@ pub(super) const PEER: Peer = Peer {
         if *topology != Topology::default() {
             return Err(BenchError::Arguments("Open vSwitch is set up for Geneve over IPv4 alone".into()));
         }
+        if !setting.huge_pages {
+            // It refuses DPDK's options for ordinary pages.
+            return Err(BenchError::Arguments("it needs huge pages, and none can be used here".into()));
+        }
         Ok(Box::new(OpenVswitch::start(setting)?))
     },
 };
@@ -204,15 +208,11 @@ fn start_database(setting: &Setting, folder: &Path) -> Result<Process> {
 }
 
 fn configure(folder: &Path, setting: &Setting) -> Result<()> {
-    let memory = if setting.huge_pages {
-        "--in-memory --single-file-segments"
-    } else {
-        "--no-huge --no-shconf --iova-mode=va -m 512"
-    };
     let settings = [
         "other_config:dpdk-init=true".to_owned(),
         format!("other_config:pmd-cpu-mask={:#x}", 1u64 << setting.device_core()),
-        format!("other_config:dpdk-extra=\"{memory} --no-pci\""),
+        "other_config:dpdk-extra=\"--in-memory --single-file-segments --no-pci\"".to_owned(),
+        "other_config:dpdk-socket-mem=\"256\"".to_owned(),
         "other_config:per-port-memory=true".to_owned(),
         "other_config:emc-insert-inv-prob=1".to_owned(),
         "other_config:max-idle=3600000".to_owned(),
@@ -220,9 +220,6 @@ fn configure(folder: &Path, setting: &Setting) -> Result<()> {
     database_command(folder, &["--no-wait", "init"])?;
     let mut arguments = vec!["--no-wait", "set", "Open_vSwitch", "."];
     arguments.extend(settings.iter().map(String::as_str));
-    if setting.huge_pages {
-        arguments.push("other_config:dpdk-socket-mem=\"256\"");
-    }
     database_command(folder, &arguments).map(drop)
 }
 
