@@ -155,7 +155,9 @@ impl Sender {
         match self.pace {
             Pace::Most => self.sent,
             Pace::Rate { interval, first, .. } => {
-                (cycles << FRACTION).saturating_sub(first).div_ceil(interval.max(1))
+                // As many as are due when the last cycle begins: what the last round sends.
+                let last = cycles.saturating_sub(1) << FRACTION;
+                last.checked_sub(first).map_or(0, |time| time / interval.max(1) + 1)
             }
             // Each packet of a burst is offered once, and numbered.
             Pace::Burst { left } => u64::from(self.sequence) + left,
@@ -292,6 +294,44 @@ mod tests {
         assert_eq!(pace.due(2_000 * 64), BURST, "never more than a burst");
         let times: Vec<u64> = (0..3).map(|_| pace.take(100, 9_000)).collect();
         assert_eq!(times, [2_100, 4_100, 6_100], "by when they were to be sent");
+    }
+
+    #[test]
+    fn what_was_to_be_sent_is_what_was_due() {
+        const CYCLES: u64 = 600_000_000;
+        for (rate, share) in [
+            (22_083.4, 0.0),
+            (18_910.2, 0.0),
+            (20_000.0, 0.0),
+            (22_083.333_333, 0.0),
+            (20_000.0, 0.25),
+            (999_983.0, 0.5),
+            (3.5, 0.9),
+        ] {
+            let mut sender =
+                Sender::new(0, 0, &[], &[], &[], Load::Rate { packets_per_second: 1.0 }).unwrap();
+            sender.set_rate(rate, share, Clock::new(2_000_000_000));
+            let (mut sent, mut elapsed) = (0, 0);
+            while elapsed < CYCLES {
+                sent += take(&mut sender.pace, elapsed);
+                elapsed += 977_003;
+            }
+            sent += take(&mut sender.pace, CYCLES - 1);
+            assert_eq!(sent, sender.intended(CYCLES), "{rate} a second");
+        }
+    }
+
+    /// Takes everything that is due.
+    fn take(pace: &mut Pace, elapsed: u64) -> u64 {
+        let mut taken = 0;
+        loop {
+            let due = pace.due(elapsed);
+            (0..due).for_each(|_| drop(pace.take(0, elapsed)));
+            taken += due as u64;
+            if due == 0 {
+                return taken;
+            }
+        }
     }
 
     #[test]

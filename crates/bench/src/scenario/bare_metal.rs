@@ -93,6 +93,8 @@ struct Measured {
     at_throughput: Option<Sample>,
     /// Share of the throughput, and the trial at it.
     latencies: Vec<(f64, Sample)>,
+    /// What was lost at the lowest rate, where that was too much.
+    below: Option<String>,
     /// Trials that were repeated because another program had one of the cores.
     disturbed: u32,
 }
@@ -177,6 +179,15 @@ fn measure(
         Verdict::BelowMinimum { .. } => None,
     };
     let disturbed = device.disturbed;
+    let below = found.trials.last().filter(|_| throughput.is_none()).map(|trial| {
+        format!(
+            "{}: of {} frames {} were not sent in time and {} did not come back",
+            marks::BELOW_MINIMUM,
+            trial.intended,
+            trial.unsent,
+            trial.counted.sent - trial.counted.received
+        )
+    });
     let at_throughput = throughput.and_then(|rate| device.sample_at(rate)).cloned();
     let mut latencies = Vec::new();
     if let Some(throughput) = throughput {
@@ -190,7 +201,7 @@ fn measure(
             latencies.push((point.share, trial));
         }
     }
-    Ok(Measured { frame, ceiling, verdict: found.verdict, at_throughput, latencies, disturbed, case })
+    Ok(Measured { frame, ceiling, verdict: found.verdict, at_throughput, latencies, below, disturbed, case })
 }
 
 impl Measured {
@@ -309,7 +320,8 @@ fn throughput_row(
         }
     }
     let (Some(rate), Some(sample)) = (one.rate(), &one.at_throughput) else {
-        return Ok((row.not_measured("throughput", marks::BELOW_MINIMUM), None));
+        let reason = one.below.as_deref().unwrap_or(marks::BELOW_MINIMUM);
+        return Ok((row.not_measured("throughput", reason), None));
     };
     let figures = DocumentRow::new(one.frame, rate, topology.line_rate_encapsulation()?, downlinks)?;
     let limited = rate > NEAR_CEILING * one.ceiling
