@@ -1,5 +1,6 @@
 //! What both benches have in common: set-up, trials in turn, progress.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -23,6 +24,8 @@ pub(crate) struct Bench {
     pub(crate) setting: Setting,
     pub(crate) measuring: Measuring,
     pub(crate) repeat: usize,
+    /// Whether a signal came when there were results already.
+    pub(crate) interrupted: Cell<bool>,
     load_before: f64,
     // Given back when the processes have ended.
     _folder: TempDir,
@@ -89,6 +92,7 @@ impl Bench {
             setting,
             measuring,
             repeat: usize::from(arguments.repeat.unwrap_or(repeat)),
+            interrupted: Cell::new(false),
             load_before: load_average(),
             _folder: folder,
             _huge_pages: huge_pages,
@@ -96,7 +100,7 @@ impl Bench {
     }
 
     /// Measures every case on every subject in turn, as often as `rounds` says; the others stand still meanwhile, and stay so at the end.
-    /// The trials by subject and case.
+    /// The trials by subject and case; those until a signal came, if there was a round before it.
     pub(crate) fn in_turn(
         &self,
         subjects: &mut [&mut dyn Subject],
@@ -104,22 +108,29 @@ impl Bench {
         rounds: usize,
         progress: &ProgressBar,
     ) -> Result<Vec<Vec<Vec<Sample>>>> {
-        let mut samples = vec![vec![Vec::new(); cases.len()]; subjects.len()];
+        let mut all = vec![vec![Vec::new(); cases.len()]; subjects.len()];
         for subject in subjects.iter() {
             subject.pause();
         }
-        for _ in 0..rounds {
+        for round in 0..rounds {
             for (at, case) in cases.iter().enumerate() {
-                for (subject, samples) in subjects.iter_mut().zip(&mut samples) {
+                for (subject, samples) in subjects.iter_mut().zip(&mut all) {
                     progress.set_message(format!("{} {case}", subject.name()));
                     subject.resume();
-                    samples[at].push(self.measuring.sample(*subject, case)?);
+                    match self.measuring.sample(*subject, case) {
+                        Ok(sample) => samples[at].push(sample),
+                        Err(BenchError::Interrupted) if round > 0 => {
+                            self.interrupted.set(true);
+                            return Ok(all);
+                        }
+                        Err(error) => return Err(error),
+                    }
                     subject.pause();
                     progress.inc(1);
                 }
             }
         }
-        Ok(samples)
+        Ok(all)
     }
 
     /// What the results depend on, at the end of the bench.

@@ -61,7 +61,10 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let mut report = begin(scenario, arguments, &bench);
     let mut session =
         Session { arguments, bench, sizes: scenario.sizes, bar: progress(STEP as usize), done: 0 };
-    let outcome = (scenario.run)(&mut session, &mut report);
+    let outcome = (scenario.run)(&mut session, &mut report).and_then(|()| match session.is_interrupted() {
+        true => Err(BenchError::Interrupted),
+        false => Ok(()),
+    });
     session.bar.finish_and_clear();
     report.environment.load_after = Some(load_average());
     match &outcome {
@@ -201,6 +204,11 @@ impl Session<'_> {
         Ok(cases)
     }
 
+    /// Whether a signal came when there were results already: nothing more is to be measured, and these are to be told.
+    pub(crate) const fn is_interrupted(&self) -> bool {
+        self.bench.interrupted.get()
+    }
+
     /// For scenarios whose subjects are all there at once.
     ///
     /// # Errors
@@ -226,8 +234,11 @@ impl Session<'_> {
         self.bench.in_turn(subjects, cases, self.bench.repeat, &self.bar)
     }
 
-    /// Profiles a node under each case.
+    /// Profiles a node under each case; none after a signal.
     pub(crate) fn profile(&self, node: &mut Node, cases: &[Case]) -> Result<Vec<Profile>> {
+        if self.is_interrupted() {
+            return Ok(Vec::new());
+        }
         let of = |case: &Case| {
             self.message(format!("{case}: cycles by stage"));
             Profile::of(node, case, &self.bench.measuring)

@@ -202,23 +202,30 @@ fn an_interrupt_ends_everything_and_leaves_a_report_of_what_there_is() {
 #[test]
 fn a_node_that_dies_ends_the_search_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["--sizes", "256", "--trial-s", "3", "--link-speed", "0.01", "--output", "partial.json"];
+    let arguments = ["--sizes", "256", "--trial-s", "10", "--link-speed", "0.01", "--output", "partial.json"];
     let mut bench = scenario(folder.path(), "bme-1", &arguments);
     let bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let node = loop {
-        let is_node = |pid: &i32| {
+    let end = Instant::now() + LIMIT;
+    loop {
+        assert!(Instant::now() < end, "no node was under load");
+        let under_load = |pid: &&i32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            name.trim() == "sluiced"
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let ticks =
+                stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(11)?.parse().ok());
+            // Its worker polls from the beginning: two seconds of it are in the middle of the first trial.
+            name.trim() == "sluiced" && ticks.unwrap_or(0u64) >= 200
         };
-        if let Some(pid) = children(bench.id(), 1).into_iter().find(is_node) {
-            break pid;
+        if let Some(node) = children(bench.id(), 1).iter().find(under_load) {
+            kill(Pid::from_raw(*node), Signal::SIGKILL).unwrap();
+            break;
         }
-    };
-    kill(Pid::from_raw(node), Signal::SIGKILL).unwrap();
+        std::thread::yield_now();
+    }
     let output = bench.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("sluiced: it ended") && message.contains("signal: 9"), "{message}");
+    assert!(message.contains("a link went down during a trial"), "{message}");
     let partial = std::fs::read_to_string(folder.path().join("partial.json")).unwrap();
     let partial: Value = serde_json::from_str(&partial).unwrap();
     assert_eq!(
@@ -305,4 +312,38 @@ fn ports_of_the_kernel_are_links_like_others() {
         .map(|port| port["name"].as_str().unwrap())
         .collect();
     assert_eq!(ports, ["af_packet:g-up", "af_packet:g-down"]);
+}
+
+/// Behind the first round there is something to tell.
+#[test]
+fn an_interrupted_scenario_tells_what_it_has_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--sizes", "64", "--direction", "encap", "--trial-ms", "200", "--repeat", "100"];
+    let mut bench = scenario(folder.path(), "forward", &arguments);
+    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Generator and node, generator and echo; a round is over when the echo was paused once more than at its start.
+    let started = children(bench.id(), 4);
+    let cpu = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().nth(11)?.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    let end = Instant::now() + LIMIT;
+    while cpu(started[3]) < 100 {
+        assert!(Instant::now() < end, "the echo was not under load");
+        std::thread::yield_now();
+    }
+    kill(Pid::from_raw(bench.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["complete"], false);
+    let row = &rows(&report, "forward")[0];
+    assert!(
+        measured(row, "cycles") > 10.0 && row["cells"]["loss-at-check"]["kind"] == "not-measured",
+        "{row}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }

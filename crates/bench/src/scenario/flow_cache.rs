@@ -70,7 +70,9 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             samples.iter().map(|sample| sample.result.packets_per_second() / 1e6).collect()
         };
         let saved = cycles(on).into_iter().zip(cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
-        let (on_forwarding, off_forwarding) = (profiles_on[at].forwarding, profiles_off[at].forwarding);
+        let forwarding = |profiles: &[Profile]| profiles.get(at).map(|profile| profile.forwarding);
+        let (on_forwarding, off_forwarding) = (forwarding(&profiles_on), forwarding(&profiles_off));
+        let saved_forwarding = on_forwarding.zip(off_forwarding).map(|(on, off)| (1.0 - on / off) * 100.0);
         let hits = on.iter().filter_map(|sample| Some(sample.counters.hit_rate()? * 100.0));
         names.push(case.to_string());
         with.push(median(cycles(on)));
@@ -80,9 +82,9 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             .measured("on", cycles(on))
             .measured("off", cycles(off))
             .measured("saved", saved)
-            .value("on-forwarding", on_forwarding)
-            .value("off-forwarding", off_forwarding)
-            .value("saved-forwarding", (1.0 - on_forwarding / off_forwarding) * 100.0)
+            .value_or("on-forwarding", on_forwarding, "interrupted")
+            .value_or("off-forwarding", off_forwarding, "interrupted")
+            .value_or("saved-forwarding", saved_forwarding, "interrupted")
             .document("document", PUBLISHED)
             .measured("on-mpps", mpps(on))
             .measured("off-mpps", mpps(off))

@@ -37,8 +37,11 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     for (case, (ours, echoed)) in cases.iter().zip(samples[0].iter().zip(&samples[1])) {
         session.message(format!("{case}: loss below the highest rate"));
         let rate = median(ours.iter().map(|sample| sample.result.packets_per_second())).unwrap_or_default();
-        let check = session.bench.measuring.at_rate(&mut node, case, rate * CHECK)?;
-        report.check_frames(&case.to_string(), &FrameFaults::of(ours.iter().chain([&check])));
+        let check = match session.is_interrupted() {
+            true => None,
+            false => Some(session.bench.measuring.at_rate(&mut node, case, rate * CHECK)?),
+        };
+        report.check_frames(&case.to_string(), &FrameFaults::of(ours.iter().chain(&check)));
         measured.push(Measured { case, ours, echoed, check });
         session.step();
     }
@@ -46,7 +49,8 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     if session.arguments.profile {
         report.section(profile::section(&session.profile(&mut node, &cases)?));
     }
-    for (reason, packets) in node.drops()? {
+    let drops = if session.is_interrupted() { Vec::new() } else { node.drops()? };
+    for (reason, packets) in drops {
         report.note(format!("dropped by the node in the whole run: {reason} {packets}"));
     }
     if let Some(first) = report.sections.first().and_then(|section| section.table.as_ref()?.rows.first()) {
@@ -92,7 +96,7 @@ struct Measured<'a> {
     ours: &'a [Sample],
     echoed: &'a [Sample],
     /// Below the highest rate.
-    check: Sample,
+    check: Option<Sample>,
 }
 
 fn section(measured: &[Measured<'_>]) -> Section {
@@ -140,7 +144,7 @@ fn row(one: &Measured<'_>) -> Row {
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
         .measured("gbps", one.ours.iter().map(|sample| mpps(sample) * bits / 1e3))
         .measured("loss", one.ours.iter().map(|sample| sample.result.loss() * 100.0))
-        .value("loss-at-check", one.check.result.loss() * 100.0)
+        .value_or("loss-at-check", one.check.as_ref().map(|check| check.result.loss() * 100.0), "interrupted")
         .measured("cycles", all(|sample| sample.counters.cycles_per_packet()))
         .measured("allocations", all(|sample| sample.counters.allocations_per_packet()))
         .measured("hits", all(|sample| Some(sample.counters.hit_rate()? * 100.0)))

@@ -309,8 +309,9 @@ fn after_a_reset(session: &Session<'_>, node: &mut Node, case: &Case) -> Result<
     let one_way = Case { directions: Directions::Encap, ..case.clone() };
     let started = Instant::now();
     let load = Load::Rate { packets_per_second: RESET_RATE };
-    let arrivals = node.while_restarting(RESET_TIMES[0], |node| {
-        session.bench.measuring.arrivals(node, &one_way, load, RESET_TIMES[1])
+    let measuring = session.bench.measuring;
+    let arrivals = node.while_restarting(RESET_TIMES[0], |generator| {
+        measuring.arrivals(generator, &one_way, load, RESET_TIMES[1])
     })?;
     let sent = arrivals.sum(|stream| stream.intended);
     let arrived = arrivals.arrivals.iter().map(|(sequence, nanoseconds)| reset::Arrival {
