@@ -49,6 +49,7 @@ fn program() -> PathBuf {
 #[test]
 fn each_peer_forwards_or_the_report_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("target/bench")).unwrap();
     let output = Command::new(program())
         .args(["bench", "peers", "--no-realtime", "--json", "--direction", "both"])
         .args(["--family", "ipv4,ipv6", "--trial-ms", "500", "--repeat", "1"])

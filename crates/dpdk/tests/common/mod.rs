@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// An EAL that runs for any user on any machine.
 pub(crate) fn start_eal() -> Eal {
-    let options = EalOptions { memory_mebibytes: 96, huge_pages: HugePages::Off, ..Default::default() };
+    let options = EalOptions { memory_mebibytes: 192, huge_pages: HugePages::Off, ..Default::default() };
     Eal::init(options).expect("the EAL starts without privileges and huge pages")
 }
 
