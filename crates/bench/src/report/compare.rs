@@ -257,7 +257,9 @@ fn change(place: &Place, a: &Measured<'_>, b: &Measured<'_>, least_percent: f64)
         && follow(a.samples, b.samples, difference > 0.0);
     let verdict = match (changed, b.column.sense) {
         (false, _) => Verdict::Same,
+        // Of single values nobody knows whether they differ by more than noise does: they changed, for better or worse is not told.
         (true, Sense::Neither) => Verdict::Changed,
+        (true, _) if noise.is_none() => Verdict::Changed,
         (true, Sense::HigherIsBetter) if difference > 0.0 => Verdict::Better,
         (true, Sense::LowerIsBetter) if difference < 0.0 => Verdict::Better,
         (true, _) => Verdict::Worse,

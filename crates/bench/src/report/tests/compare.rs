@@ -86,7 +86,7 @@ fn a_real_change_is_found_in_its_direction() {
 #[test]
 fn a_small_change_is_none_even_without_noise() {
     let comparison = compare(&one(&[10.0], &[100.0]), &one(&[9.81], &[103.0]));
-    assert_eq!(verdicts(&comparison), [Verdict::Same, Verdict::Worse, Verdict::Same]);
+    assert_eq!(verdicts(&comparison), [Verdict::Same, Verdict::Changed, Verdict::Same]);
     assert_eq!(comparison.changes[0].noise, None);
     let text = comparison.render(Screen::default());
     assert!(text.contains("unknown"), "without trials the noise is unknown: {text}");
@@ -95,7 +95,7 @@ fn a_small_change_is_none_even_without_noise() {
 #[test]
 fn from_nothing_to_something_is_a_change() {
     let comparison = compare(&one(&[0.0], &[0.0]), &one(&[0.0], &[0.01]));
-    assert_eq!(verdicts(&comparison), [Verdict::Same, Verdict::Worse, Verdict::Same]);
+    assert_eq!(verdicts(&comparison), [Verdict::Same, Verdict::Changed, Verdict::Same]);
     assert_eq!(
         (comparison.changes[0].change_percent, comparison.changes[1].change_percent),
         (Some(0.0), None)
