@@ -113,8 +113,6 @@ pub struct TrialResult {
     pub arrivals: Vec<(u32, u64)>,
     /// Frames that came back to the tester over each path, of an edge with several.
     pub paths: Vec<u64>,
-    /// Longest time without a frame that came back while packets were sent, nanoseconds.
-    pub longest_gap_ns: u64,
     /// Whether a link was seen down.
     pub link_down: bool,
     /// By how much the time stamp counter and the system's monotonic clock differ on how long the trial was, nanoseconds.
@@ -270,7 +268,6 @@ mod tests {
             latency: Some(Latency { frames: 990, minimum: 8.0, maximum: 4e6, ..Latency::default() }),
             arrivals: vec![(0, 5), (1, 7)],
             paths: vec![3],
-            longest_gap_ns: 7,
             link_down: false,
             clock_difference_ns: -3,
             foreign: 2,

@@ -12,6 +12,7 @@
 //!
 //! ```
 //! use sluice_bench::environment::Environment;
+//! use sluice_bench::line_rate::{FrameBytes, LinkSpeed};
 //! use sluice_bench::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
 //!
 //! let mut report = Report::start("frame-sizes", "Throughput by frame size")
@@ -31,7 +32,7 @@
 //!             .label("size", size)
 //!             .measured("throughput", trials)
 //!             .mark(marks::LIMITED_BY_GENERATOR)
-//!             .calculated("line-rate", sluice_bench::report::line_rate_mpps(100.0, size))
+//!             .calculated("line-rate", LinkSpeed::GIGABITS_100.frames_per_second(FrameBytes::new(f64::from(size))?) / 1e6)
 //!             .document("published", 79.8),
 //!     );
 //!     points.push(Some(4.15));
@@ -41,6 +42,7 @@
 //! report.result("256-byte frames pass at 4.15 Mpps without loss.");
 //! report.finish(); // until then, the report says of itself that it is incomplete; after Ctrl-C: report.interrupt("…")
 //! println!("{}", report.to_json());
+//! # Ok::<(), sluice_bench::line_rate::LineRateError>(())
 //! ```
 //!
 //! What a cell's number is can never be in doubt, since each kind of [`Cell`] is a case of its own: measured in this run, not measured (and
@@ -77,13 +79,6 @@ pub mod marks {
     pub const LIMITED_BY_SEARCH: &str = "limited by the search's maximum";
     /// Not even the lowest rate of the search passed.
     pub const BELOW_MINIMUM: &str = "below the minimum rate of the search";
-}
-
-/// Frames a second, in millions, that a link of `gbps` Gb/s carries: each frame of `frame_bytes` (with its frame check sequence) takes 20
-/// bytes more, preamble, start delimiter and gap (IEEE 802.3).
-pub fn line_rate_mpps(gbps: f64, frame_bytes: u32) -> f64 {
-    const BETWEEN_FRAMES: u32 = 20;
-    gbps * 1e3 / (f64::from(frame_bytes + BETWEEN_FRAMES) * 8.0)
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub(crate) struct Scenario {
     pub(crate) searches: bool,
     /// Packet memory of everything that it starts, in huge pages, MiB.
     pub(crate) mebibytes: u64,
+    /// What it has that others do not; most have nothing.
+    pub(crate) own: Option<&'static Own>,
     /// Runs the trials. What was measured before an error stays in the report.
     pub(crate) run: fn(&mut Session<'_>, &mut Report) -> Result<()>,
 }
@@ -69,13 +71,6 @@ pub(crate) struct Own {
     pub(crate) arguments: fn(Command) -> Command,
     /// The document that `--show-document` prints.
     pub(crate) document: fn(&ScenarioArguments) -> Result<String>,
-}
-
-impl Scenario {
-    /// What it has that others do not; most have nothing.
-    pub(crate) fn own(&self) -> Option<&'static Own> {
-        (self.name == latency::SCENARIO.name).then_some(&latency::OWN)
-    }
 }
 
 /// The bare-metal document.
@@ -127,7 +122,7 @@ impl Subcommand for Choice {
         ALL.iter().fold(command, |command, scenario| {
             let own = Command::new(scenario.name).about(scenario.about).after_help(scenario.examples);
             let all = ScenarioArguments::augment_args(own);
-            command.subcommand(match scenario.own() {
+            command.subcommand(match scenario.own {
                 Some(own) => (own.arguments)(all),
                 None => all,
             })

@@ -49,7 +49,7 @@ pub(crate) struct Session<'a> {
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
     if arguments.show_document {
-        let document = match scenario.own() {
+        let document = match scenario.own {
             Some(own) => (own.document)(arguments)?,
             None => shown(arguments).document()?,
         };

@@ -3,15 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-use std::path::{Path, PathBuf};
+mod support;
+
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use sluice_lab::Lab;
+use support::program;
 use tempfile::TempDir;
 
 /// How long an event may take before the test fails.
@@ -30,23 +32,6 @@ const CASES: [&str; 7] = [
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The program that mounts the commands, after it and the node were built like this test.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.ancestors().nth(2).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "sluice-node", "-p", "sluice-bench"]);
-        cargo.args(["--bin", "sluiced", "--example", "bench", "--target-dir"]).arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "the programs under test were built");
-        profile.join("examples/bench")
-    })
 }
 
 /// Whether this machine lets the test make namespaces; says so where it does not.

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use support::program;
 
 /// Each peer, the node that it is compared with, and whether what it needs is here, as far as that can be told from outside.
 fn peers(huge_pages: bool) -> [(&'static str, &'static str, bool); 3] {
@@ -29,21 +32,6 @@ fn can_make_vxlan() -> bool {
     command.args(["--net", "ip", "link", "add", "vxlan", "type", "vxlan", "id", "1", "dstport", "4789"]);
     command.stdin(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
-}
-
-/// The program that mounts the command, after it and what it starts were built like this test.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "sluice-node", "-p", "sluice-generator", "-p", "sluice-bench"]);
-    cargo.args(["--bin", "sluiced", "--bin", "sluice-generator", "--example", "bench"]);
-    cargo.arg("--target-dir").arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
-    assert!(cargo.status().unwrap().success(), "the programs under test were built");
-    profile.join("examples/bench")
 }
 
 #[test]

@@ -70,7 +70,6 @@ pub(crate) struct LaneResult {
     pub(crate) arrivals: Vec<(u32, u64)>,
     pub(crate) others: Others,
     pub(crate) sending_ns: u64,
-    pub(crate) longest_gap_ns: u64,
     pub(crate) clock_difference_ns: i64,
 }
 
@@ -96,22 +95,21 @@ impl Lane {
         }
         let moment = Moment::now();
         let mut others = Others::default();
-        let mut gap = Gap { start, last: start, longest: 0 };
         let end = start + self.clock.cycles_of(duration);
-        let sending = self.send(&mut part, start, end, &mut gap, &mut others, &mut watch);
+        let sending = self.send(&mut part, start, end, &mut others, &mut watch);
         let clock_difference_ns = moment.difference_ns(self.clock);
         for counts in &mut part.counts {
             counts.received_while_sending = counts.received;
         }
         self.settle(&mut part, &mut others);
-        self.result(part, sending, gap, others, clock_difference_ns)
+        self.result(part, start, sending, others, clock_difference_ns)
     }
 
     fn result(
         &self,
         mut part: Part,
+        start: u64,
         sending: u64,
-        gap: Gap,
         others: Others,
         clock_difference_ns: i64,
     ) -> anyhow::Result<LaneResult> {
@@ -127,7 +125,7 @@ impl Lane {
             for (total, path) in paths.iter_mut().zip(receiver.paths) {
                 *total += path;
             }
-            let since = |at: u64| self.clock.nanoseconds_of(at.saturating_sub(gap.start));
+            let since = |at: u64| self.clock.nanoseconds_of(at.saturating_sub(start));
             arrivals.extend(receiver.arrivals.into_iter().map(|(sequence, at)| (sequence, since(at))));
             match (&mut latencies, receiver.latencies) {
                 (Some(latencies), Some(more)) => latencies.add(&more)?,
@@ -142,7 +140,6 @@ impl Lane {
             arrivals,
             others,
             sending_ns: self.clock.nanoseconds_of(sending),
-            longest_gap_ns: self.clock.nanoseconds_of(gap.longest),
             clock_difference_ns,
         })
     }
@@ -153,7 +150,6 @@ impl Lane {
         part: &mut Part,
         start: u64,
         end: u64,
-        gap: &mut Gap,
         others: &mut Others,
         watch: &mut impl FnMut(),
     ) -> u64 {
@@ -179,9 +175,7 @@ impl Lane {
             if is_burst {
                 continue;
             }
-            if self.poll(part, others) > 0 {
-                gap.see(now);
-            }
+            self.poll(part, others);
             rounds += 1;
             if rounds == ROUNDS {
                 rounds = 0;
@@ -264,8 +258,8 @@ impl Lane {
                 receiver.take(frame, now, counts)
             });
             if !taken {
-                let frame = self.batch[at].to_vec();
-                self.other(link, &frame, others);
+                let resolution = resolve(&self.topology, link, self.batch[at].data());
+                self.other(link, resolution, others);
             }
         }
         Mbuf::free_bulk(&mut self.batch);
@@ -280,8 +274,8 @@ impl Lane {
             if reflector.turn(packet.data_mut()) {
                 self.links[link].returning.push(packet);
             } else {
-                let frame = packet.to_vec();
-                self.other(link, &frame, others);
+                let resolution = resolve(&self.topology, link, packet.data());
+                self.other(link, resolution, others);
             }
         }
         self.links[link].returning.reverse();
@@ -300,8 +294,8 @@ impl Lane {
     }
 
     #[cold]
-    fn other(&mut self, link: usize, frame: &[u8], others: &mut Others) {
-        match resolve(&self.topology, link, frame) {
+    fn other(&mut self, link: usize, resolution: Resolution, others: &mut Others) {
+        match resolution {
             Resolution::Answer(reply) => {
                 others.neighbor_requests += 1;
                 let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
@@ -312,21 +306,5 @@ impl Lane {
             Resolution::Silent => {}
             Resolution::Other => others.foreign += 1,
         }
-    }
-}
-
-/// The longest time without a frame, cycles.
-struct Gap {
-    /// Of the trial.
-    start: u64,
-    last: u64,
-    longest: u64,
-}
-
-impl Gap {
-    #[inline]
-    fn see(&mut self, now: u64) {
-        self.longest = self.longest.max(now.saturating_sub(self.last));
-        self.last = now;
     }
 }

@@ -259,7 +259,6 @@ impl Station {
             sum.others.foreign += foreign;
             sum.others.neighbor_requests += neighbor_requests;
             sum.sending_ns = sum.sending_ns.max(more.sending_ns);
-            sum.longest_gap_ns = sum.longest_gap_ns.max(more.longest_gap_ns);
             if more.clock_difference_ns.unsigned_abs() > sum.clock_difference_ns.unsigned_abs() {
                 sum.clock_difference_ns = more.clock_difference_ns;
             }
@@ -270,7 +269,6 @@ impl Station {
             latency: sum.latencies.and_then(|latencies| latencies.summary(self.clock)),
             arrivals: sum.arrivals,
             paths: sum.paths,
-            longest_gap_ns: sum.longest_gap_ns,
             link_down,
             clock_difference_ns: sum.clock_difference_ns,
             foreign: sum.others.foreign,

@@ -215,8 +215,6 @@ pub struct Traffic {
     pub imix: Vec<ImixPart>,
     /// Flows in each direction.
     pub flows: Option<u64>,
-    /// Seed of everything random.
-    pub seed: Option<u64>,
     /// Length of each trial, seconds.
     pub trial_s: Option<f64>,
     /// Trials of each case.

@@ -260,9 +260,6 @@ pub(super) fn traffic_facts(traffic: &Traffic) -> Vec<(&'static str, String)> {
     if let Some(flows) = traffic.flows {
         facts.push(("flows in each direction", number(flows as f64, 0)));
     }
-    if let Some(seed) = traffic.seed {
-        facts.push(("seed", seed.to_string()));
-    }
     if let Some(seconds) = traffic.trial_s {
         facts.push(("length of a trial", duration(seconds)));
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::*;
 use crate::environment::{Cache, Core, Environment, HugePagePool, Port};
+use crate::line_rate::{FrameBytes, LinkSpeed};
 
 /// A machine that is the same wherever the tests run.
 fn environment() -> Environment {
@@ -47,7 +48,6 @@ pub(super) fn sample() -> Report {
         frame_bytes: SIZES.to_vec(),
         imix: vec![ImixPart { frame_bytes: 64, weight: 7 }, ImixPart { frame_bytes: 576, weight: 4 }],
         flows: Some(1_280),
-        seed: Some(42),
         trial_s: Some(90.0),
         trials: Some(3),
         loss_tolerance: Some(0.0001),
@@ -227,6 +227,12 @@ fn a_report_is_incomplete_until_it_is_finished() {
     report.finish();
     assert!(report.complete && report.incomplete_because.is_none() && !report.has_errors());
     assert!(sample().has_errors());
+}
+
+/// Millions of frames a second on a full link.
+fn line_rate_mpps(gbps: f64, frame_bytes: u32) -> f64 {
+    let link = LinkSpeed::new(gbps * 1e9).unwrap();
+    link.frames_per_second(FrameBytes::new(f64::from(frame_bytes)).unwrap()) / 1e6
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub(crate) const ONE: Scenario = Scenario {
   sluice bench bme-1 --sizes 64,imix-fdio --encapsulation vxlan",
     searches: true,
     mebibytes: 256 + 4 * 64,
+    own: None,
     run: |session, report| {
         report.note("The copy of the document at hand has lost the sizes of its Table 2. That its rows are those of 256, 512, 1024 and 1500 bytes, with one more between them, is assumed.");
         run(session, report, (1, 1), &PUBLISHED_ONE)
@@ -48,6 +49,7 @@ pub(crate) const TWO: Scenario = Scenario {
   sluice bench bme-2 --full --output bme-2.json",
     searches: true,
     mebibytes: 256 + 6 * 64,
+    own: None,
     run: |session, report| {
         report.note("The document's downlinks are a LAG. Here each has a TEP of its own, and each segment is pinned to one of them.");
         run(session, report, (2, 2), &PUBLISHED_TWO)

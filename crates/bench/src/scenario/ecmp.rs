@@ -22,6 +22,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench ecmp --family ipv6 --html ecmp.html",
     searches: false,
     mebibytes: 256 + 64,
+    own: None,
     run,
 };
 

@@ -21,6 +21,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench flow-cache --sizes 64,512 --family ipv6",
     searches: false,
     mebibytes: 2 * 256 + 2 * 64,
+    own: None,
     run,
 };
 

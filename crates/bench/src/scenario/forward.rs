@@ -21,6 +21,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench forward --show-document > edge.yaml",
     searches: false,
     mebibytes: 256 + 3 * 64,
+    own: None,
     run,
 };
 

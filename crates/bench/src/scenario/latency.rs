@@ -54,11 +54,12 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench latency --pcap client.pcap underlay-1.pcap underlay-2.pcap server.pcap",
     searches: false,
     mebibytes: 0,
+    own: Some(&OWN),
     run,
 };
 
 /// Its arguments and its document.
-pub(crate) const OWN: Own = Own { arguments, document };
+const OWN: Own = Own { arguments, document };
 
 /// Arguments of this scenario alone.
 #[derive(Args, Debug)]

@@ -40,6 +40,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     // Node, Open vSwitch, testpmd; four generators and an echo. What is on veths uses none.
     searches: false,
     mebibytes: 256 + 512 + 256 + 5 * 64,
+    own: None,
     run,
 };
 

@@ -29,6 +29,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench rfc2544 --full --html rfc2544.html",
     searches: true,
     mebibytes: 256 + 3 * 64,
+    own: None,
     run,
 };
 

@@ -23,6 +23,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
   sluice bench ring-size --sizes 64,1500",
     searches: false,
     mebibytes: 256 + 64,
+    own: None,
     run,
 };
 
