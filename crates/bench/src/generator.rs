@@ -21,6 +21,7 @@ pub(crate) struct Generator {
     process: Process,
     interrupt: Interrupt,
     memory: String,
+    dpdk: String,
     cycles_per_second: u64,
 }
 
@@ -52,11 +53,13 @@ impl Generator {
             process,
             interrupt: interrupt.clone(),
             memory: String::new(),
+            dpdk: String::new(),
             cycles_per_second: 0,
         };
         match generator.answer(Duration::ZERO)? {
-            Answer::Started { memory, cycles_per_second } => {
+            Answer::Started { memory, cycles_per_second, dpdk } => {
                 generator.memory = memory;
+                generator.dpdk = dpdk;
                 generator.cycles_per_second = cycles_per_second;
                 Ok(generator)
             }
@@ -67,6 +70,11 @@ impl Generator {
     /// What its packet memory is in.
     pub(crate) fn memory(&self) -> &str {
         &self.memory
+    }
+
+    /// Version of the DPDK that it runs on.
+    pub(crate) fn dpdk(&self) -> &str {
+        &self.dpdk
     }
 
     /// Cycles of the time stamp counter a second.

@@ -75,6 +75,8 @@ pub enum Answer {
         memory: String,
         /// Cycles of the time stamp counter a second.
         cycles_per_second: u64,
+        /// Version of DPDK.
+        dpdk: String,
     },
     /// Both links are up.
     LinksUp,

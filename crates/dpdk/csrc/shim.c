@@ -27,6 +27,7 @@
 #include <rte_mbuf.h>
 #include <rte_memory.h>
 #include <rte_mempool.h>
+#include <rte_version.h>
 
 /* ---- layout shared with Rust: src/ffi.rs, struct MbufHeader ---- */
 
@@ -145,6 +146,12 @@ int
 sluice_eal_cleanup(void)
 {
 	return rte_eal_cleanup();
+}
+
+const char *
+sluice_version(void)
+{
+	return rte_version();
 }
 
 uint64_t

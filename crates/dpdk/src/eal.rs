@@ -1,6 +1,6 @@
 //! The environment abstraction layer (EAL): DPDK's memory, buses and threads, started once in a process.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -135,6 +135,12 @@ impl Eal {
     /// What packet memory was taken from.
     pub fn memory_backing(&self) -> MemoryBacking {
         self.0.backing
+    }
+
+    /// Version of DPDK that runs, such as `DPDK 22.11.7`.
+    pub fn version(&self) -> String {
+        // SAFETY: rte_version returns a string that is never changed or freed.
+        unsafe { CStr::from_ptr(ffi::sluice_version()) }.to_string_lossy().into_owned()
     }
 
     /// Frequency of the time-stamp counter that [`crate::cycles`] reads, Hz.

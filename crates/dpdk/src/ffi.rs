@@ -141,6 +141,7 @@ unsafe extern "C" {
     pub(crate) fn sluice_log_open(line: LogLine, level: u32) -> c_int;
     pub(crate) fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(crate) fn sluice_eal_cleanup() -> c_int;
+    pub(crate) safe fn sluice_version() -> *const c_char;
     pub(crate) safe fn sluice_cycles_per_second() -> u64;
     pub(crate) safe fn sluice_huge_pages_available(bytes: usize, page_size_log2: u32) -> c_int;
     pub(crate) fn sluice_memory_files(files: *mut c_int, capacity: u32) -> c_int;

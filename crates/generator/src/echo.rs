@@ -48,6 +48,7 @@ pub(crate) fn run(
     tell(&Answer::Started {
         memory: eal.memory_backing().to_string(),
         cycles_per_second: eal.cycles_per_second(),
+        dpdk: eal.version(),
     })?;
     // The thread that started the EAL forwards: it is the pinned one, with a cache in the pool.
     let (shared, ending) = (Arc::clone(&counters), Arc::clone(&stop));
