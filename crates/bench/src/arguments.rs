@@ -11,6 +11,7 @@ use crate::error::{BenchError, Result};
 use crate::frame_sizes::FrameSizes;
 use crate::line_rate::LinkSpeed;
 use crate::measure::{Case, Directions};
+use crate::search::{Accepted, Conditions, Preparation};
 use crate::topology::Topology;
 use crate::traffic::{Encapsulation, Family};
 
@@ -54,6 +55,12 @@ pub(crate) struct ScenarioArguments {
     /// Lowest rate of a search, percent of the highest.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub(crate) minimum_rate: f64,
+    /// Make the node forget its flows before each trial of a search, in place of showing it each flow (ramp-up).
+    #[arg(long)]
+    pub(crate) reset_state: bool,
+    /// Frames of others that a trial of a search bears, such as the protocols of a switch; more of them end the search.
+    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    pub(crate) accept_foreign: u64,
     /// Speed of a link, Gb/s: the highest rate of a search, and what line-rate utilization is of.
     #[arg(long, value_name = "GBPS", default_value_t = 100.0, value_parser = positive)]
     pub(crate) link_speed: f64,
@@ -98,6 +105,16 @@ impl ScenarioArguments {
     /// How close a search's bounds come, as a share of the highest rate.
     pub(crate) fn resolution(&self) -> f64 {
         if self.quick { 0.01 } else { 0.002 }
+    }
+
+    /// What holds for every trial of a search. A node keeps flows: before each trial every flow has a few packets, or none is known. Frames
+    /// that come a trial too late, because another program had the node's core for long, were lost in theirs and are nothing in this one.
+    pub(crate) fn conditions(&self) -> Conditions {
+        Conditions {
+            preparation: if self.reset_state { Preparation::ResetState } else { Preparation::RampUp },
+            accepted: Accepted { stale: true, foreign: self.accept_foreign, ..Accepted::default() },
+            ..Conditions::default()
+        }
     }
 
     /// The speed of a link.

@@ -29,7 +29,8 @@ pub struct TrialOrder {
     pub directions: Vec<Direction>,
     /// Family of the workloads' packets.
     pub family: Family,
-    /// Bytes of workloads' frames, without frame check sequence: the sizes of successive frames, over and over. 1 to 64 of them.
+    /// Bytes of workloads' frames, without frame check sequence: the sizes of successive frames, over and over; at most
+    /// [`MOST_SIZES`].
     pub frame_bytes: Vec<usize>,
     /// How frames are to come back.
     pub expected: Expected,
@@ -43,6 +44,9 @@ pub struct TrialOrder {
     #[serde(default)]
     pub arrivals: bool,
 }
+
+/// Longest sequence of sizes: that of the longest genome.
+pub const MOST_SIZES: usize = 4096;
 
 /// Most frames whose arrivals are told.
 pub const MOST_ARRIVALS: u64 = 1_000_000;

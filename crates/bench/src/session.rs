@@ -18,7 +18,7 @@ use crate::ports::PortName;
 use crate::profile::Profile;
 use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
 use crate::scenario::{Choice, Scenario};
-use crate::search::{self, Preparation, Progress, throughput};
+use crate::search::{Progress, throughput};
 use crate::subject::{Node, Subject};
 use crate::topology::FLOWS;
 
@@ -268,6 +268,7 @@ impl Session<'_> {
         let environment = &mut report.environment;
         environment.cycles_per_second = Some(subject.generator().cycles_per_second());
         environment.packet_memory = Some(subject.generator().memory().to_owned());
+        environment.dpdk = Some(subject.generator().dpdk().to_owned());
         if let Some(text) = subject.document() {
             let (name, text) = (subject.name().to_owned(), text.to_owned());
             report.documents.push(report::Document { name, text });
@@ -310,7 +311,7 @@ impl Session<'_> {
             loss_tolerance: self.arguments.loss_tolerance / 100.0,
             trial: self.arguments.trial(),
             retries: self.arguments.retries(),
-            conditions: conditions(),
+            conditions: self.arguments.conditions(),
         };
         let name = subject.name();
         let mut device = UnderTest::new(subject, case, self.bench.measuring);
@@ -338,14 +339,4 @@ impl Session<'_> {
 
 fn mega(rate: f64) -> String {
     format!("{:.2} M", rate / 1e6)
-}
-
-/// A node keeps flows: before each trial every flow has a few packets. Frames that come a trial too late, because another program had
-/// the node's core for long, were lost in theirs and are nothing in this one.
-pub(crate) fn conditions() -> search::Conditions {
-    search::Conditions {
-        preparation: Preparation::RampUp,
-        accepted: search::Accepted { stale: true, ..search::Accepted::default() },
-        ..search::Conditions::default()
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sluice_bench::message::{Load, MOST_ARRIVALS, StreamCounts, TrialOrder};
+use sluice_bench::message::{Load, MOST_ARRIVALS, MOST_SIZES, StreamCounts, TrialOrder};
 use sluice_bench::topology::{FLOWS, Side, Topology};
 use sluice_bench::traffic::{Direction, Stream};
 
@@ -96,7 +96,10 @@ const fn lane_of(flow: u16, lanes: usize) -> usize {
 
 fn check(order: &TrialOrder) -> anyhow::Result<()> {
     let sizes = order.frame_bytes.len();
-    anyhow::ensure!((1..=64).contains(&sizes), "a trial has 1 to 64 sizes of frames, not {sizes}");
+    anyhow::ensure!(
+        (1..=MOST_SIZES).contains(&sizes),
+        "a trial has a sequence of 1 to {MOST_SIZES} sizes of frames, not of {sizes}"
+    );
     let alone = order.directions.len() == 1 || !order.directions.contains(&Direction::Loop);
     let twice = order.directions.iter().enumerate().any(|(at, one)| order.directions[..at].contains(one));
     anyhow::ensure!(
@@ -277,7 +280,7 @@ mod tests {
         }
         let two = TrialOrder { arrivals: true, ..order(&[Direction::Encap, Direction::Decap], Load::Most) };
         assert!(refused(two).contains("one sender"));
-        for frame_bytes in [vec![], vec![60; 65], vec![59], vec![1515]] {
+        for frame_bytes in [vec![], vec![60; 4097], vec![59], vec![1515]] {
             assert!(
                 !refused(TrialOrder { frame_bytes, ..order(&[Direction::Encap], Load::Most) }).is_empty()
             );

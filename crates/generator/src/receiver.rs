@@ -8,6 +8,7 @@ use sluice_bench::traffic::tag::{self, Tag};
 use sluice_bench::traffic::{Expected, Stream, TrafficError};
 
 use crate::latency::Latencies;
+use crate::sender::place;
 use crate::sequence::{Seen, SequenceWindow};
 
 /// One in so many frames is compared; it has no common factor with the number of flows, so that each flow's turn comes.
@@ -25,6 +26,8 @@ pub(crate) struct Returning {
     pattern: Vec<u8>,
     /// The sender of each flow.
     senders: Vec<u8>,
+    /// Flows of each sender.
+    flows: Vec<u32>,
     tag: usize,
     counts_paths: bool,
 }
@@ -46,6 +49,7 @@ impl Returning {
             tag: streams.first().map_or(0, |stream| stream.returned_tag(expected)),
             streams: streams.to_vec(),
             pattern: pattern.to_vec(),
+            flows: flows_of(&senders),
             senders,
             expected,
             counts_paths,
@@ -54,12 +58,24 @@ impl Returning {
 
     /// Place among the sizes of a sender's frame of this number.
     #[inline]
-    fn size(&self, sequence: u32) -> usize {
+    fn size(&self, sender: usize, sequence: u32) -> usize {
         match &self.pattern[..] {
             [only] => usize::from(*only),
-            pattern => usize::from(pattern[sequence as usize % pattern.len()]),
+            pattern => {
+                let flows = self.flows[sender];
+                usize::from(pattern[place(pattern.len(), sequence % flows, sequence / flows)])
+            }
         }
     }
+}
+
+/// How many flows each sender has.
+fn flows_of(senders: &[u8]) -> Vec<u32> {
+    let mut flows = vec![0; senders.iter().max().map_or(0, |most| usize::from(*most) + 1)];
+    for sender in senders {
+        flows[usize::from(*sender)] += 1;
+    }
+    flows
 }
 
 /// Counts the packets of a stream on one core.
@@ -117,11 +133,13 @@ impl Receiver {
             counts.stale += 1;
             return true;
         }
-        if frame.len() != self.returning.lengths[self.returning.size(sequence)] {
+        let sender = usize::from(self.returning.senders[usize::from(flow)]);
+        let size = self.returning.size(sender, sequence);
+        if frame.len() != self.returning.lengths[size] {
             return false;
         }
         let latest = &mut self.latest[usize::from(flow)];
-        match self.windows[usize::from(self.returning.senders[usize::from(flow)])].see(sequence) {
+        match self.windows[sender].see(sequence) {
             Seen::InOrder => *latest = sequence,
             Seen::Late if sequence < *latest => counts.reordered += 1,
             Seen::Late => *latest = sequence,
@@ -150,13 +168,12 @@ impl Receiver {
         self.until_compared -= 1;
         if self.until_compared == 0 {
             self.until_compared = COMPARE_EVERY;
-            self.compare(frame, flow, sequence, counts);
+            self.compare(frame, flow, size, counts);
         }
         true
     }
 
-    fn compare(&self, frame: &[u8], flow: u16, sequence: u32, counts: &mut StreamCounts) {
-        let size = self.returning.size(sequence);
+    fn compare(&self, frame: &[u8], flow: u16, size: usize, counts: &mut StreamCounts) {
         let template = &self.returning.templates[size][usize::from(flow)];
         let stream = &self.returning.streams[size];
         counts.compared += 1;

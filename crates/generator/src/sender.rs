@@ -57,6 +57,8 @@ pub(crate) struct Sender {
     /// Octets that its headers and tag take.
     head: usize,
     flow: usize,
+    /// Times that every flow had its turn.
+    rounds: u32,
     sequence: u32,
     pace: Pace,
     /// Packets that the port took.
@@ -107,6 +109,7 @@ impl Sender {
             stamp: tag + STAMP_AT..tag + TAG_BYTES,
             head: tag + TAG_BYTES,
             flow: 0,
+            rounds: 0,
             sequence: 0,
             sent: 0,
             keeps_waiting: !matches!(load, Load::Burst { .. }),
@@ -220,7 +223,7 @@ impl Sender {
         for packet in &mut self.waiting {
             let shape = match &self.pattern[..] {
                 [only] => *only,
-                pattern => pattern[self.sequence as usize % pattern.len()],
+                pattern => pattern[place(pattern.len(), self.flow as u32, self.rounds)],
             };
             let shape = &self.shapes[usize::from(shape)];
             let Some(bytes) = packet.set_len(shape.frame_bytes.max(LINE * LINES)) else { continue };
@@ -233,9 +236,20 @@ impl Sender {
             *stamped = stamp(self.sequence, tick(time));
             packet.truncate(shape.frame_bytes);
             self.sequence = self.sequence.wrapping_add(1);
-            self.flow = if self.flow + 1 == shape.templates.len() { 0 } else { self.flow + 1 };
+            self.flow += 1;
+            if self.flow == shape.templates.len() {
+                self.flow = 0;
+                self.rounds = self.rounds.wrapping_add(1);
+            }
         }
     }
+}
+
+/// Place in a pattern of sizes of the packet of a sender's flow, by its place among them, after so many rounds of all flows. It moves on by one
+/// with every round: otherwise a flow might have the same few sizes always.
+#[inline]
+pub(crate) const fn place(pattern: usize, flow: u32, rounds: u32) -> usize {
+    (flow as usize + rounds as usize) % pattern
 }
 
 impl Pace {
@@ -294,6 +308,17 @@ mod tests {
         assert_eq!(pace.due(2_000 * 64), BURST, "never more than a burst");
         let times: Vec<u64> = (0..3).map(|_| pace.take(100, 9_000)).collect();
         assert_eq!(times, [2_100, 4_100, 6_100], "by when they were to be sent");
+    }
+
+    #[test]
+    fn every_flow_has_every_size() {
+        for pattern in [2, 12, 32, 48] {
+            let mut seen = vec![false; pattern];
+            for round in 0..pattern as u32 {
+                seen[place(pattern, 7, round)] = true;
+            }
+            assert!(seen.iter().all(|seen| *seen), "flow 7 with a pattern of {pattern}");
+        }
     }
 
     #[test]

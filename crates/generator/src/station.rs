@@ -56,7 +56,8 @@ pub(crate) fn run(eal: &Eal, equipment: &Equipment, orders: Orders<Command>) -> 
     }
     let mut station = Station::open(eal, equipment, Arc::clone(&stop))?;
     let cycles_per_second = eal.cycles_per_second();
-    tell(&Answer::Started { memory: eal.memory_backing().to_string(), cycles_per_second })?;
+    let (memory, dpdk) = (eal.memory_backing().to_string(), eal.version());
+    tell(&Answer::Started { memory, cycles_per_second, dpdk })?;
     loop {
         match orders.recv_timeout(IDLE) {
             Ok(command) => {

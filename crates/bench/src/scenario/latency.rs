@@ -77,7 +77,7 @@ struct LatencyArguments {
 }
 
 /// Arguments of scenarios that say nothing here.
-const MEANINGLESS: [&str; 12] = [
+const MEANINGLESS: [&str; 14] = [
     "sizes",
     "families",
     "directions",
@@ -86,6 +86,8 @@ const MEANINGLESS: [&str; 12] = [
     "trial_s",
     "loss_tolerance",
     "retries",
+    "reset_state",
+    "accept_foreign",
     "minimum_rate",
     "link_speed",
     "zero_copy",

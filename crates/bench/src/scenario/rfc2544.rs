@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;
 use crate::search::{LimitedBy, back_to_back, frame_loss, maximum_receive_rate, reset};
-use crate::session::{ABOVE_CEILING, Session, conditions};
+use crate::session::{ABOVE_CEILING, Session};
 use crate::subject::{Echo, Node, Variant};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -109,7 +109,7 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
     } else {
         multiple_loss_ratio::Settings::ndr_and_pdr(minimum, highest)
     };
-    let goals = multiple_loss_ratio::Settings { conditions: conditions(), ..goals };
+    let goals = multiple_loss_ratio::Settings { conditions: session.arguments.conditions(), ..goals };
     let rates = multiple_loss_ratio::search(
         &goals,
         &mut device,
@@ -119,7 +119,7 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
 
     let settings = maximum_receive_rate::Settings {
         trial,
-        conditions: conditions(),
+        conditions: session.arguments.conditions(),
         ..maximum_receive_rate::Settings::ten_loads(highest)
     };
     let maximum = maximum_receive_rate::search(
@@ -129,8 +129,11 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
     )?;
     session.step();
 
-    let settings =
-        frame_loss::Settings { trial, conditions: conditions(), ..frame_loss::Settings::rfc_2544(ceiling) };
+    let settings = frame_loss::Settings {
+        trial,
+        conditions: session.arguments.conditions(),
+        ..frame_loss::Settings::rfc_2544(ceiling)
+    };
     let losses =
         frame_loss::search(&settings, &mut device, &mut session.observer(format!("{case} frame loss")))?;
     session.step();
@@ -144,7 +147,7 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
         repetitions: if quick { 3 } else { 10 },
         maximum_frame_rate: pace,
         throughput: throughput.min(pace),
-        conditions: conditions(),
+        conditions: session.arguments.conditions(),
     };
     let bursts =
         back_to_back::search(&settings, &mut device, &mut session.observer(format!("{case} bursts")))?;
@@ -185,8 +188,10 @@ fn rates(measured: &[Measured]) -> Section {
         Column::measured("throughput-upper", "fails at", "Mpps").digits(3),
         Column::measured("ndr", "NDR from", "Mpps").digits(3).higher_is_better(),
         Column::measured("ndr-upper", "to", "Mpps").digits(3),
+        Column::measured("ndr-conditional", "conditional", "Mpps").digits(3).higher_is_better(),
         Column::measured("pdr", "PDR from", "Mpps").digits(3).higher_is_better(),
         Column::measured("pdr-upper", "to", "Mpps").digits(3),
+        Column::measured("pdr-conditional", "conditional", "Mpps").digits(3).higher_is_better(),
         Column::measured("maximum", "maximum received", "Mpps").digits(3).higher_is_better(),
         Column::measured("at-load", "at a load of", "Mpps").digits(3),
         Column::measured("ceiling", "ceiling", "Mpps").digits(3),
@@ -217,7 +222,7 @@ fn rates(measured: &[Measured]) -> Section {
         );
     }
     Section::new("rates", "Rates")
-        .text("Throughput: the highest rate with no more than the tolerated loss in a trial. NDR and PDR: the bounds between which the rate lies at which half of the trials lose nothing, and no more than 0.5 %. Maximum received: whatever is lost.")
+        .text("Throughput: the highest rate with no more than the tolerated loss in a trial. NDR and PDR: the bounds between which the rate lies at which half of the trials lose nothing, and no more than 0.5 %; conditional is the rate to expect at the lower bound. Maximum received: whatever is lost.")
         .table(table)
 }
 
@@ -241,6 +246,7 @@ fn bounds(row: Row, key: &str, goal: &GoalResult, near: impl Fn(f64) -> bool) ->
         million(goal.relevant_upper_bound),
         "not even the highest rate failed",
     )
+    .value_or(&format!("{key}-conditional"), million(goal.conditional_throughput), marks::BELOW_MINIMUM)
 }
 
 fn loss(measured: &[Measured]) -> Section {

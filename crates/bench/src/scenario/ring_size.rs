@@ -9,7 +9,7 @@ use crate::measure::Directions;
 use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::back_to_back::{self, Verdict};
-use crate::session::{Session, conditions};
+use crate::session::Session;
 use crate::subject::{Node, Variant};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -73,7 +73,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
                 repetitions: if session.arguments.quick { 3 } else { 10 },
                 maximum_frame_rate: pace,
                 throughput: rate.min(pace),
-                conditions: conditions(),
+                conditions: session.arguments.conditions(),
             };
             let observed = format!("rings of {ring_size}, {case}");
             let mut observe = session.observer(observed);
