@@ -173,63 +173,59 @@ sluice_huge_pages_available(size_t bytes, uint32_t page_size_log2)
 	return 0;
 }
 
+struct sluice_memory_file {
+	void *base;
+	size_t length;
+	int file;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct sluice_memory_file) == 24, "size of sluice_memory_file");
+
 struct file_list {
-	int *files;
+	struct sluice_memory_file *files;
 	uint32_t count;
 	uint32_t capacity;
 };
 
+/* Files hold memory in the order of its addresses, so that one address and offset tell where all of a file is. */
 static int
 add_file(const struct rte_memseg_list *list, const struct rte_memseg *segment, void *context)
 {
 	struct file_list *found = context;
 	int file = rte_memseg_get_fd_thread_unsafe(segment);
+	size_t offset;
 
 	(void)list;
 	for (uint32_t index = 0; index < found->count; index++)
-		if (found->files[index] == file)
+		if (found->files[index].file == file)
 			return 0;
-	if (file < 0 || found->count == found->capacity)
+	if (file < 0 || found->count == found->capacity || rte_memseg_get_fd_offset_thread_unsafe(segment, &offset) != 0)
 		return -1;
-	found->files[found->count++] = file;
+	struct stat status;
+	if (fstat(file, &status) != 0)
+		return -1;
+	found->files[found->count++] = (struct sluice_memory_file) {
+		.base = (char *)segment->addr - offset, .length = (size_t)status.st_size, .file = file,
+	};
 	return 0;
 }
 
-/* The descriptors of the files that EAL's memory is in, each once; returns how many, or -1. */
+/* The files that EAL's memory is in, each once; returns how many, or -1. */
 int
-sluice_memory_files(int *files, uint32_t capacity)
+sluice_memory_files(struct sluice_memory_file *files, uint32_t capacity)
 {
 	struct file_list found = { .files = files, .count = 0, .capacity = capacity };
 
 	return rte_memseg_walk(add_file, &found) < 0 ? -1 : (int)found.count;
 }
 
-/* Device and number of the file behind a descriptor, which may be none. */
+/* Another descriptor of the same file. */
 int
-sluice_file_identity(int file, uint64_t identity[2])
+sluice_file_duplicate(int file)
 {
-	struct stat status;
-
-	if (fstat(file, &status) != 0)
-		return -errno;
-	identity[0] = status.st_dev;
-	identity[1] = status.st_ino;
-	return 0;
-}
-
-/* Another descriptor of the same file, the lowest free one from `least`. */
-int
-sluice_file_duplicate(int file, int least)
-{
-	int duplicate = fcntl(file, F_DUPFD_CLOEXEC, least);
+	int duplicate = fcntl(file, F_DUPFD_CLOEXEC, 0);
 
 	return duplicate < 0 ? -errno : duplicate;
-}
-
-void
-sluice_file_close(int file)
-{
-	close(file);
 }
 
 int
@@ -341,6 +337,20 @@ int
 sluice_mbuf_allocate(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t count)
 {
 	return rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+}
+
+/* Takes mbufs as they lie in the pool: whoever takes them sets what a received packet needs. All or none. */
+int
+sluice_mbuf_take(struct rte_mempool *pool, void **mbufs, uint32_t count)
+{
+	return rte_mempool_get_bulk(pool, mbufs, count);
+}
+
+/* Gives back mbufs that are as a pool wants them: of this pool, one reference, one segment, none behind it. */
+void
+sluice_mbuf_put(struct rte_mempool *pool, void *const *mbufs, uint32_t count)
+{
+	rte_mempool_put_bulk(pool, mbufs, count);
 }
 
 void
@@ -558,14 +568,6 @@ sluice_port_statistics(uint16_t port, struct sluice_statistics *statistics)
 	statistics->transmit_errors = stats.oerrors;
 	statistics->no_mbuf = stats.rx_nombuf;
 	return 0;
-}
-
-int
-sluice_port_reset_statistics(uint16_t port)
-{
-	int result = rte_eth_stats_reset(port);
-
-	return result != 0 ? result : rte_eth_xstats_reset(port);
 }
 
 /* How many extended statistics the port has. */

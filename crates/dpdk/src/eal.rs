@@ -103,6 +103,8 @@ pub struct Eal(Arc<Inner>);
 struct Inner {
     backing: MemoryBacking,
     pci_devices: Vec<String>,
+    /// Cores that the process had before EAL pinned its main thread.
+    cores: CoreSet,
 }
 
 impl Eal {
@@ -128,8 +130,9 @@ impl Eal {
             // Each driver has a level of its own, which stays at notice when only the global one is raised.
             arguments.push(format!("--log-level=*:{}", log_level.to_dpdk()));
         }
+        let cores = CoreSet::available();
         start(&arguments)?;
-        Ok(Self(Arc::new(Inner { backing, pci_devices })))
+        Ok(Self(Arc::new(Inner { backing, pci_devices, cores })))
     }
 
     /// What packet memory was taken from.
@@ -146,6 +149,11 @@ impl Eal {
     /// Frequency of the time-stamp counter that [`crate::cycles`] reads, Hz.
     pub fn cycles_per_second(&self) -> u64 {
         ffi::sluice_cycles_per_second()
+    }
+
+    /// Cores for threads that handle no packets.
+    pub(crate) fn cores(&self) -> &CoreSet {
+        &self.0.cores
     }
 
     /// Whether a PCI device was allowed at start.
@@ -225,7 +233,7 @@ fn arguments(
     let mut arguments = vec!["sluice".to_owned(), format!("--lcores=0@({cores})"), format!("-m{mebibytes}")];
     let mut add = |texts: &[&str]| arguments.extend(texts.iter().map(|text| (*text).to_owned()));
     match (backing, file_prefix) {
-        // memif's zero-copy exports packet memory by file descriptor: one file for each kind of page.
+        // Shared-memory ports that do not copy lend packet memory by file descriptor: one file for each kind of page.
         (MemoryBacking::HugePages { .. }, None) => {
             add(&["--in-memory", "--single-file-segments", "--no-telemetry"])
         }

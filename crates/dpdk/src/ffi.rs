@@ -35,6 +35,30 @@ pub(crate) struct MbufHeader {
     rest: [u64; 6],
 }
 
+impl MbufHeader {
+    /// Makes an mbuf that was taken from its pool a received packet of `length` bytes behind the headroom, as a driver does: what a pool
+    /// guarantees of its mbufs (one reference, one segment, none behind it) stays as it is.
+    ///
+    /// # Safety
+    /// The mbuf is ours and from a pool, with a buffer that holds so many bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn begin(mbuf: *mut Self, length: usize) {
+        // SAFETY: the caller's; fields are written in the order in which they lie, so that the compiler can join them.
+        unsafe {
+            (*mbuf).data_offset = HEADROOM;
+            (*mbuf).references = 1;
+            (*mbuf).segments = 1;
+            (*mbuf).port = u16::MAX;
+            (*mbuf).offload_flags = 0;
+            (*mbuf).packet_type = 0;
+            (*mbuf).packet_length = length as u32;
+            (*mbuf).data_length = length as u16;
+            (*mbuf).vlan_tci = 0;
+            (*mbuf).rss_hash = 0;
+        }
+    }
+}
+
 // The same numbers as in shim.c, so that a slip on either side does not compile.
 const _: () = {
     use std::mem::{offset_of, size_of};
@@ -105,6 +129,16 @@ pub(crate) struct RawStatistics {
     pub(crate) no_mbuf: u64,
 }
 
+/// A file that packet memory is in, and where it is mapped.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawMemoryFile {
+    pub(crate) base: *mut u8,
+    pub(crate) length: usize,
+    pub(crate) file: c_int,
+    pub(crate) reserved: u32,
+}
+
 /// Link state of a port.
 #[repr(C)]
 #[derive(Default)]
@@ -134,6 +168,7 @@ const _: () = {
     use std::mem::size_of;
     assert!(size_of::<RawPortInfo>() == 176 && size_of::<RawPortConfig>() == 32);
     assert!(size_of::<RawStatistics>() == 64 && size_of::<RawLink>() == 8);
+    assert!(size_of::<RawMemoryFile>() == 24);
     assert!(size_of::<RawExtendedValue>() == 16 && size_of::<RawExtendedName>() == 64);
 };
 
@@ -144,10 +179,8 @@ unsafe extern "C" {
     pub(crate) safe fn sluice_version() -> *const c_char;
     pub(crate) safe fn sluice_cycles_per_second() -> u64;
     pub(crate) safe fn sluice_huge_pages_available(bytes: usize, page_size_log2: u32) -> c_int;
-    pub(crate) fn sluice_memory_files(files: *mut c_int, capacity: u32) -> c_int;
-    pub(crate) fn sluice_file_identity(file: c_int, identity: *mut u64) -> c_int;
-    pub(crate) safe fn sluice_file_duplicate(file: c_int, least: c_int) -> c_int;
-    pub(crate) fn sluice_file_close(file: c_int);
+    pub(crate) fn sluice_memory_files(files: *mut RawMemoryFile, capacity: u32) -> c_int;
+    pub(crate) safe fn sluice_file_duplicate(file: c_int) -> c_int;
     pub(crate) fn sluice_thread_register() -> c_int;
     pub(crate) fn sluice_thread_unregister();
     pub(crate) safe fn sluice_lcore_id() -> u32;
@@ -165,6 +198,8 @@ unsafe extern "C" {
     pub(crate) fn sluice_mempool_available(pool: *const RawMempool) -> u32;
     pub(crate) fn sluice_mempool_in_use(pool: *const RawMempool) -> u32;
     pub(crate) fn sluice_mbuf_allocate(pool: *mut RawMempool, mbufs: *mut c_void, count: u32) -> c_int;
+    pub(crate) fn sluice_mbuf_take(pool: *mut RawMempool, mbufs: *mut c_void, count: u32) -> c_int;
+    pub(crate) fn sluice_mbuf_put(pool: *mut RawMempool, mbufs: *mut c_void, count: u32);
     pub(crate) fn sluice_mbuf_free(mbuf: *mut MbufHeader);
     pub(crate) fn sluice_mbuf_free_bulk(mbufs: *mut c_void, count: u32);
     pub(crate) fn sluice_mbuf_linearize(mbuf: *mut MbufHeader) -> c_int;
@@ -192,7 +227,6 @@ unsafe extern "C" {
     pub(crate) fn sluice_port_link(port: u16, link: *mut RawLink) -> c_int;
     pub(crate) safe fn sluice_interface_running(index: u32) -> c_int;
     pub(crate) fn sluice_port_statistics(port: u16, statistics: *mut RawStatistics) -> c_int;
-    pub(crate) fn sluice_port_reset_statistics(port: u16) -> c_int;
     pub(crate) fn sluice_port_extended_count(port: u16) -> c_int;
     pub(crate) fn sluice_port_extended(
         port: u16,

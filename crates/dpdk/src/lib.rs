@@ -28,7 +28,7 @@ mod ffi;
 mod huge_pages;
 mod log;
 mod mbuf;
-mod memory_files;
+mod memif;
 mod mempool;
 mod port;
 mod queue;

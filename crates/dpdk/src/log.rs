@@ -85,6 +85,13 @@ fn recent() -> MutexGuard<'static, VecDeque<(LogLevel, String)>> {
     RECENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Says something that no driver of DPDK's says.
+pub(crate) fn tell(level: LogLevel, text: &str) {
+    if let Some(sink) = SINK.get() {
+        sink(level, text);
+    }
+}
+
 extern "C" fn line(level: u32, text: *const c_char, length: usize) {
     // SAFETY: the shim passes a text of `length` bytes that lives during this call.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };

@@ -81,7 +81,7 @@ impl Mbuf {
         self.header().segments
     }
 
-    /// DPDK's number of the port that received the packet; 65,535 for one made here.
+    /// DPDK's number of the port that received the packet; 65,535 for one made here or received from shared memory.
     #[inline]
     pub fn port(&self) -> u16 {
         self.header().port
@@ -245,6 +245,44 @@ impl Mbuf {
             batch.set_len(0);
             ffi::sluice_mbuf_free_bulk(batch.as_mut_ptr().cast(), count);
         }
+    }
+
+    /// Takes the first `count` packets out of a batch and gives their buffers back: without a look at each by DPDK where all are plain ones
+    /// of one pool.
+    #[inline]
+    pub(crate) fn free_front<const N: usize>(batch: &mut ArrayVec<Mbuf, N>, count: usize) {
+        let total = batch.len();
+        let Some(sent) = batch.get(..count).filter(|sent| !sent.is_empty()) else { return };
+        let pool = sent[0].header().pool;
+        let plain = sent.iter().all(|packet| packet.is_plain_mbuf_of(pool));
+        // SAFETY: the batch forgets all of its packets first. The first `count` then belong to DPDK, the rest, moved bit by bit, to the batch
+        // again. Plain packets are as a pool wants them.
+        unsafe {
+            batch.set_len(0);
+            let first = batch.as_mut_ptr();
+            if plain {
+                ffi::sluice_mbuf_put(pool, first.cast(), count as u32);
+            } else {
+                ffi::sluice_mbuf_free_bulk(first.cast(), count as u32);
+            }
+            std::ptr::copy(first.add(count), first, total - count);
+            batch.set_len(total - count);
+        }
+    }
+
+    /// Bytes of each segment, in order.
+    pub(crate) fn segment_data(&self) -> impl Iterator<Item = &[u8]> {
+        let mut next = self.0.as_ptr();
+        std::iter::from_fn(move || {
+            // SAFETY: the segments of a packet that we hold: each lies in its buffer, and the last leads to none.
+            let header = unsafe { next.as_ref() }?;
+            next = header.next;
+            // SAFETY: as in `data`.
+            Some(unsafe {
+                let start = header.buffer.add(usize::from(header.data_offset));
+                std::slice::from_raw_parts(start, usize::from(header.data_length))
+            })
+        })
     }
 
     /// Whether a queue that gives buffers back without looking (MBUF_FAST_FREE) may send this one.

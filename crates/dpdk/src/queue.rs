@@ -7,12 +7,105 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use crate::ffi::{self, RawMempool};
+use crate::memif::{Receiver, Running, Transmitter};
 use crate::port::Started;
 use crate::{Mbuf, Mempool};
 
 /// A receive queue. It may move to another thread but not be shared; the port cannot stop while it exists.
 #[derive(Debug)]
 pub struct RxQueue {
+    number: u16,
+    source: Source,
+}
+
+/// A transmit queue. It may move to another thread but not be shared; the port cannot stop while it exists.
+#[derive(Debug)]
+pub struct TxQueue {
+    number: u16,
+    sink: Sink,
+}
+
+#[derive(Debug)]
+enum Source {
+    Device(DeviceRxQueue),
+    Memif { receiver: Box<Receiver>, _running: Arc<Running> },
+}
+
+#[derive(Debug)]
+enum Sink {
+    Device(DeviceTxQueue),
+    Memif { transmitter: Box<Transmitter>, _running: Arc<Running> },
+}
+
+impl RxQueue {
+    pub(crate) fn of_device(queue: DeviceRxQueue) -> Self {
+        Self { number: queue.queue, source: Source::Device(queue) }
+    }
+
+    pub(crate) fn of_memif(number: u16, receiver: Receiver, running: Arc<Running>) -> Self {
+        Self { number, source: Source::Memif { receiver: Box::new(receiver), _running: running } }
+    }
+
+    /// Number of the queue within its port.
+    pub fn queue(&self) -> u16 {
+        self.number
+    }
+
+    /// Packets lost because the pool that they were to be copied into was empty.
+    pub fn uncopied_packets(&self) -> u64 {
+        match &self.source {
+            Source::Device(queue) => queue.uncopied,
+            Source::Memif { .. } => 0,
+        }
+    }
+
+    /// Appends waiting packets to `batch`, as many as it has room for, and returns how many. Never waits.
+    #[inline]
+    pub fn receive<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+        match &mut self.source {
+            Source::Device(queue) => queue.receive(batch),
+            Source::Memif { receiver, .. } => receiver.receive(batch),
+        }
+    }
+}
+
+impl TxQueue {
+    pub(crate) fn of_device(queue: DeviceTxQueue) -> Self {
+        Self { number: queue.queue, sink: Sink::Device(queue) }
+    }
+
+    pub(crate) fn of_memif(number: u16, transmitter: Transmitter, running: Arc<Running>) -> Self {
+        Self { number, sink: Sink::Memif { transmitter: Box::new(transmitter), _running: running } }
+    }
+
+    /// Number of the queue within its port.
+    pub fn queue(&self) -> u16 {
+        self.number
+    }
+
+    /// Packets dropped because they were none that the port can send: of another pool or in several segments with
+    /// [`crate::PortConfig::one_pool`]; in several segments with [`crate::MemifSettings::zero_copy`]; longer than a whole ring of shared memory.
+    pub fn unfit_packets(&self) -> u64 {
+        match &self.sink {
+            Sink::Device(queue) => queue.unfit,
+            Sink::Memif { transmitter, .. } => transmitter.unfit_packets(),
+        }
+    }
+
+    /// Sends the packets in front of `batch` as far as the queue has room, and returns how many. Those that are left move to the
+    /// front, in order: the caller tries again or drops them ([`Mbuf::free_bulk`]).
+    #[inline]
+    pub fn transmit<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+        match &mut self.sink {
+            Sink::Device(queue) => queue.transmit(batch),
+            Sink::Memif { transmitter, .. } => transmitter.transmit(batch),
+        }
+    }
+}
+
+/// A receive queue of a device.
+#[derive(Debug)]
+pub(crate) struct DeviceRxQueue {
     port: u16,
     queue: u16,
     /// Pool that packets are copied into, where those that the driver receives are not to leave it.
@@ -22,9 +115,9 @@ pub struct RxQueue {
     _not_sync: PhantomData<Cell<()>>,
 }
 
-/// A transmit queue. It may move to another thread but not be shared; the port cannot stop while it exists.
+/// A transmit queue of a device.
 #[derive(Debug)]
-pub struct TxQueue {
+pub(crate) struct DeviceTxQueue {
     port: u16,
     queue: u16,
     /// The pool that all packets must come from: where the driver gives buffers back without looking, or the peer reads them itself.
@@ -35,31 +128,16 @@ pub struct TxQueue {
 }
 
 // SAFETY: a queue may be polled from any thread, one at a time; the pointer is only compared, never followed.
-unsafe impl Send for TxQueue {}
+unsafe impl Send for DeviceTxQueue {}
 
-impl RxQueue {
+impl DeviceRxQueue {
     pub(crate) fn new(port: u16, queue: u16, copied_into: Option<Mempool>, started: Arc<Started>) -> Self {
         Self { port, queue, copied_into, uncopied: 0, _started: started, _not_sync: PhantomData }
     }
 
-    /// DPDK's number of the port, as in [`Mbuf::port`].
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Number of the queue within its port.
-    pub fn queue(&self) -> u16 {
-        self.queue
-    }
-
-    /// Packets lost because the pool that they were to be copied into was empty.
-    pub fn uncopied_packets(&self) -> u64 {
-        self.uncopied
-    }
-
     /// Appends waiting packets to `batch`, as many as it has room for, and returns how many. Never waits.
     #[inline]
-    pub fn receive<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+    fn receive<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
         let room = N - batch.len();
         if self.copied_into.is_some() {
             self.receive_copies(batch, room)
@@ -103,7 +181,7 @@ impl RxQueue {
     }
 }
 
-impl TxQueue {
+impl DeviceTxQueue {
     pub(crate) fn new(
         port: u16,
         queue: u16,
@@ -113,26 +191,10 @@ impl TxQueue {
         Self { port, queue, only_pool, unfit: 0, _started: started, _not_sync: PhantomData }
     }
 
-    /// DPDK's number of the port, as in [`Mbuf::port`].
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Number of the queue within its port.
-    pub fn queue(&self) -> u16 {
-        self.queue
-    }
-
-    /// Packets dropped because they were of another pool or in several segments, where the port cannot send those: with
-    /// [`crate::PortConfig::one_pool`] or [`crate::MemifSettings::zero_copy`].
-    pub fn unfit_packets(&self) -> u64 {
-        self.unfit
-    }
-
     /// Sends the packets in front of `batch` as far as the queue has room, and returns how many. Those that are left move to the
     /// front, in order: the caller tries again or drops them ([`Mbuf::free_bulk`]).
     #[inline]
-    pub fn transmit<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+    fn transmit<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
         if let Some(pool) = self.only_pool
             && !batch.iter().all(|mbuf| mbuf.is_plain_mbuf_of(pool))
         {
@@ -184,8 +246,9 @@ mod tests {
         let mut port = Port::new(&eal, "file", &kind).unwrap();
         port.configure(&PortConfig { one_pool: true, ..PortConfig::new(own.clone()) }).unwrap();
         let mut queues = port.start().unwrap();
-        assert_eq!(queues.transmit[0].only_pool, None, "the driver does not offer it");
-        queues.transmit[0].only_pool = Some(own.raw());
+        let Sink::Device(device) = &mut queues.transmit[0].sink else { unreachable!("a file is a device") };
+        assert_eq!(device.only_pool, None, "the driver does not offer it");
+        device.only_pool = Some(own.raw());
 
         let mut batch: ArrayVec<Mbuf, 8> = ArrayVec::new();
         let mut chain = own.allocate_with(b"chain").unwrap();

@@ -24,10 +24,6 @@ fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
         port.configure(&config).unwrap();
         port
     };
-    let sentence = side("alone", "nobody.sock", MemifRole::Client).start().unwrap_err().to_string();
-    let expected = "`alone`: the driver could not start: memif_connect_client(): Failed to connect socket";
-    assert!(sentence.contains(expected), "{sentence}");
-
     // What a server that was killed leaves behind is not in the way of the next.
     let killed = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(killed.as_raw_fd(), &UnixAddr::new(&folder.path().join("memif.sock")).unwrap()).unwrap();
@@ -37,8 +33,8 @@ fn both_sides_carry_every_frame_in_order_and_give_every_buffer_back() {
     let (mut at_server, mut at_client) = (server.start().unwrap(), client.start().unwrap());
     common::wait_for_link(&server);
     common::wait_for_link(&client);
-    // The client offers buffers to the server when it first asks for packets.
-    for queue in &mut at_client.receive {
+    // Each queue takes its ring up when it is first used; then the client offers buffers to the server.
+    for queue in at_client.receive.iter_mut().chain(&mut at_server.receive) {
         assert_eq!(queue.receive(&mut ArrayVec::<Mbuf, 1>::new()), 0);
     }
 

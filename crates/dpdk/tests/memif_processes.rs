@@ -131,9 +131,11 @@ fn exchange(huge: bool) {
     if huge {
         let other = common::small_pool(&eal, "other");
         let mut batch: ArrayVec<Mbuf, 4> = ArrayVec::new();
-        batch.push(other.allocate_with(&frames[0]).unwrap());
+        let mut chain = other.allocate_with(&frames[0]).unwrap();
+        chain.append(other.allocate_with(&frames[1]).unwrap()).unwrap();
+        batch.push(chain);
         assert_eq!(queues.transmit[0].transmit(&mut batch), 0);
-        assert_eq!((batch.len(), queues.transmit[0].unfit_packets()), (0, 1), "the peer could not read it");
+        assert_eq!((batch.len(), queues.transmit[0].unfit_packets()), (0, 1), "a descriptor has one segment");
     }
     drop((queues, port, links));
     assert!(peer.0.wait().unwrap().success(), "the echoing process failed");

@@ -72,7 +72,7 @@ fn frames_pass_from_file_to_file_byte_by_byte() {
         common::wait_for("the whole file", || {
             let mut batch: ArrayVec<Mbuf, 64> = ArrayVec::new();
             queues.receive[0].receive(&mut batch);
-            assert!(batch.iter().all(|mbuf| mbuf.port() == port.id()));
+            assert!(batch.iter().all(|mbuf| Some(mbuf.port()) == port.id()));
             forwarded += queues.transmit[0].transmit(&mut batch);
             assert!(batch.is_empty(), "a file takes every frame");
             forwarded == frames.len()
@@ -87,8 +87,6 @@ fn frames_pass_from_file_to_file_byte_by_byte() {
             extended.iter().find(|counter| counter.name == "tx_q0_bytes").unwrap().value,
             bytes as u64
         );
-        port.reset_statistics().unwrap();
-        assert_eq!(port.statistics().unwrap(), Default::default());
     }
     assert_eq!(read_capture(&output), frames);
     assert_eq!(pool.in_use(), 0, "the port gave every buffer back");

@@ -1,6 +1,10 @@
 //! How a port is used, and what its device says of itself.
 
-use crate::Mempool;
+use super::kind::check_range;
+use crate::{Mempool, PortError, ffi};
+
+/// Bytes of a frame beside its payload: Ethernet header and one 802.1Q tag pair (802.1ad); the frame check sequence is not in memory.
+pub(crate) const FRAME_OVERHEAD: u16 = 14 + 8;
 
 /// How a port is used.
 #[derive(Debug, Clone)]
@@ -37,6 +41,15 @@ impl PortConfig {
             promiscuous: true,
             one_pool: false,
         }
+    }
+}
+
+impl PortConfig {
+    /// Checks that the longest frame fits a buffer of the pool: a packet is to be in one segment.
+    pub(crate) fn check_room(&self, port: &str) -> Result<(), PortError> {
+        let room = self.mempool.config().data_room.saturating_sub(ffi::HEADROOM + FRAME_OVERHEAD);
+        let setting = "the MTU, for the buffers of its memory pool,";
+        check_range(port, setting, u64::from(self.mtu), 68, u64::from(room))
     }
 }
 

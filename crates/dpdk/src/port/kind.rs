@@ -72,14 +72,13 @@ pub struct MemifSettings {
     pub id: u32,
     /// Which side this is.
     pub role: MemifRole,
-    /// Let the other process read and write our packet memory in place of copying; for the client only, with huge pages. Costs about
-    /// three quarters of the cycles. All packets sent must be of the port's own pool and in one segment; others are dropped and
-    /// counted. The pool is to be created before the port starts, and starting waits until the server has accepted.
+    /// Let the other process read and write our packet memory in place of copying; for the client only, with huge pages. The server then
+    /// copies for both. Packets are to be in one segment, and their pool is to be there before a peer connects; others are dropped and
+    /// counted.
     pub zero_copy: bool,
     /// log₂ of the slots of each ring, 1 to 14.
     pub ring_size_log2: u8,
-    /// Bytes of each buffer in shared memory: the longest frame in one slot. At least the frame that the port's pool holds, or
-    /// sending takes a slower path.
+    /// Bytes of each buffer in shared memory. A longer frame takes several slots, which is slower.
     pub buffer_bytes: u16,
 }
 
@@ -93,11 +92,18 @@ impl MemifSettings {
 /// The two sides of a shared-memory port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemifRole {
-    /// Creates the socket, in place of one that nobody listens on any more, and waits. With both sides in one process the server is to be created first.
+    /// Creates the socket, in place of one that nobody listens on any more, and waits for its client.
     Server,
-    /// Connects, and owns the shared memory. It asks once, when the port starts: that fails without a server, and a link that the
-    /// server refuses or ends stays down until the port is stopped and started again.
+    /// Connects, and owns the shared memory. It tries until there is a server, twenty times a second, and again when it is gone.
     Client,
+}
+
+/// What drives a port.
+pub(super) enum Driver<'a> {
+    /// A driver of DPDK's.
+    Device(Device),
+    /// [`crate::memif`].
+    Memif(&'a MemifSettings),
 }
 
 /// How EAL finds a port's device.
@@ -108,11 +114,6 @@ pub(super) struct Device {
 }
 
 impl PortKind {
-    /// Whether the peer is given our packet memory itself.
-    pub(super) fn is_zero_copy(&self) -> bool {
-        matches!(self, Self::Memif(settings) if settings.zero_copy)
-    }
-
     /// The kernel's interface that it is made on, by its index; none where there is none, or where the driver makes its own.
     pub(super) fn interface_index(&self) -> Option<u32> {
         match self {
@@ -123,14 +124,15 @@ impl PortKind {
         }
     }
 
-    /// The device for a port of this name, after everything that can be checked was: drivers explain themselves badly.
-    pub(super) fn device(&self, port: &str) -> Result<Device, PortError> {
+    /// What drives a port of this name, after everything that can be checked of a device was: drivers explain themselves badly.
+    pub(super) fn driver(&self, port: &str) -> Result<Driver<'_>, PortError> {
         let (driver, arguments) = match self {
             Self::Pci { address } => {
                 check_pci(port, address)?;
-                return Ok(Device { bus: "pci", name: address.to_lowercase(), arguments: String::new() });
+                let (name, arguments) = (address.to_lowercase(), String::new());
+                return Ok(Driver::Device(Device { bus: "pci", name, arguments }));
             }
-            Self::Memif(settings) => ("net_memif", memif(port, settings)?),
+            Self::Memif(settings) => return Ok(Driver::Memif(settings)),
             Self::AfXdp { interface, queues } => {
                 check_interface(port, interface)?;
                 check_range(port, "the number of queues", u64::from(*queues), 1, 64)?;
@@ -147,35 +149,13 @@ impl PortKind {
             Self::Vhost { socket, queues } => {
                 check_range(port, "the number of queues", u64::from(*queues), 1, 128)?;
                 let text = new_file(port, "the socket", socket)?;
-                remove_stale(socket, SockType::SeqPacket);
+                remove_stale(socket);
                 ("net_vhost", format!("iface={text},queues={queues}"))
             }
             Self::Pcap { receive, transmit } => ("net_pcap", pcap(port, receive.as_deref(), transmit)?),
         };
-        Ok(Device { bus: "vdev", name: format!("{driver}_{port}"), arguments })
+        Ok(Driver::Device(Device { bus: "vdev", name: format!("{driver}_{port}"), arguments }))
     }
-}
-
-fn memif(port: &str, settings: &MemifSettings) -> Result<String, PortError> {
-    let MemifSettings { socket, id, role, zero_copy, ring_size_log2, buffer_bytes } = settings;
-    check_range(port, "the ring size (log2)", u64::from(*ring_size_log2), 1, 14)?;
-    check_range(port, "the buffer size", u64::from(*buffer_bytes), 64, 65_535)?;
-    let role = match role {
-        MemifRole::Server if *zero_copy => {
-            let reason = "only the client side of a memif can, which owns the memory";
-            return Err(PortError::ZeroCopy { port: port.to_owned(), reason });
-        }
-        MemifRole::Server => "server",
-        MemifRole::Client => "client",
-    };
-    let zero_copy = if *zero_copy { "yes" } else { "no" };
-    let text = new_file(port, "the socket", socket)?;
-    if role == "server" {
-        remove_stale(socket, SockType::Stream);
-    }
-    Ok(format!(
-        "role={role},id={id},socket={text},socket-abstract=no,rsize={ring_size_log2},bsize={buffer_bytes},zero-copy={zero_copy}"
-    ))
 }
 
 fn af_packet(
@@ -240,15 +220,16 @@ fn new_file<'a>(port: &str, setting: &'static str, path: &'a Path) -> Result<&'a
     }
 }
 
-/// Removes a socket that a process left behind which did not end in order: drivers do not take the place of a file. One that somebody listens on
-/// stays, as does what is no socket.
+/// Removes a socket that a process left behind which did not end in order: the driver does not take the place of a file. One that somebody
+/// listens on stays, as does what is no socket.
 ///
-/// `other` is a type of socket that the driver does not use: the kernel then tells a listener (EPROTOTYPE) from nobody (ECONNREFUSED) without
-/// connecting. A connection that ends at once kills a memif server, in whose interrupt thread it leaves a closed file.
-fn remove_stale(path: &Path, other: SockType) {
+/// It is asked with a type of socket that the driver does not use: the kernel then tells a listener (EPROTOTYPE) from nobody (ECONNREFUSED)
+/// without connecting.
+fn remove_stale(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let (Ok(address), Ok(socket)) = (UnixAddr::new(path), socket(AddressFamily::Unix, other, flags, None))
+    let (Ok(address), Ok(socket)) =
+        (UnixAddr::new(path), socket(AddressFamily::Unix, SockType::SeqPacket, flags, None))
     else {
         return;
     };
@@ -278,7 +259,7 @@ fn check_value(port: &str, setting: &'static str, value: &str) -> Result<(), Por
 }
 
 /// Checks that a number of a port's settings is within `least` and `most`.
-pub(super) fn check_range(
+pub(crate) fn check_range(
     port: &str,
     setting: &'static str,
     value: u64,

@@ -132,7 +132,6 @@ impl Node {
             }
         }
         self.ticks = self.ticks.wrapping_add(1);
-        dataplane.connect_clients(now);
         if self.ticks.is_multiple_of(LINK_TICKS) {
             dataplane.workers.iter_mut().for_each(|worker| worker.advance(now));
             self.links.poll(dataplane, &mut self.neighbors);

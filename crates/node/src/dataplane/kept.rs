@@ -9,7 +9,7 @@
 //! into. Its device runs on: a TAP interface keeps its settings, a memif its connection. Frames that come meanwhile wait in its ring.
 
 use sluice_dpdk::{Eal, Mempool, Queues};
-use sluice_intent::plan::{Plan, Port, PortIndex};
+use sluice_intent::plan::{Plan, Port};
 
 use super::{Dataplane, OpenPort, Rings, cores, has_huge_pages, memory};
 use crate::worker::{Receiver, WorkerQueues};
@@ -18,7 +18,7 @@ use crate::worker::{Receiver, WorkerQueues};
 #[derive(Default)]
 pub(crate) struct Kept {
     // Ports hold their pool: dropped in this order.
-    ports: Vec<(OpenPort, Option<Queues>)>,
+    ports: Vec<(OpenPort, Queues)>,
     memory: Option<(Mempool, Rings, u16)>,
 }
 
@@ -50,11 +50,7 @@ impl Kept {
     }
 
     /// The ports of a plan in its order: those that are kept, and `opened` in between.
-    pub(super) fn join(
-        &mut self,
-        plan: &Plan,
-        opened: Vec<(OpenPort, Option<Queues>)>,
-    ) -> Vec<(OpenPort, Option<Queues>)> {
+    pub(super) fn join(&mut self, plan: &Plan, opened: Vec<(OpenPort, Queues)>) -> Vec<(OpenPort, Queues)> {
         self.memory = None;
         let mut all = std::mem::take(&mut self.ports);
         all.iter_mut().for_each(|(open, _)| open.stayed = true);
@@ -74,13 +70,10 @@ impl Dataplane {
             Err(core) => return (Kept::default(), Some(core)),
         };
         let mut queues = std::mem::take(&mut self.queues);
-        queues.resize_with(self.ports.len(), || None);
+        queues.resize_with(self.ports.len(), || Queues { receive: Vec::new(), transmit: Vec::new() });
         collect(stopped, &mut queues);
-        let whole = |open: &OpenPort, queues: &Option<Queues>| {
-            let all = |queues: &Queues| {
-                (queues.receive.len(), queues.transmit.len()) == (usize::from(open.queues), workers)
-            };
-            queues.as_ref().map_or(open.client.is_some(), all)
+        let whole = |open: &OpenPort, queues: &Queues| {
+            (queues.receive.len(), queues.transmit.len()) == (usize::from(open.queues), workers)
         };
         let ports = std::mem::take(&mut self.ports).into_iter().zip(queues);
         let ports: Vec<_> = ports.filter(|(open, queues)| whole(open, queues)).collect();
@@ -90,27 +83,21 @@ impl Dataplane {
 }
 
 /// Puts the workers' queues together by port, in their order.
-fn collect(stopped: Vec<WorkerQueues>, ports: &mut [Option<Queues>]) {
+fn collect(stopped: Vec<WorkerQueues>, ports: &mut [Queues]) {
     for worker in stopped {
         for Receiver { port, queue, .. } in worker.receive {
-            if let Some(queues) = of(ports, port) {
+            if let Some(queues) = ports.get_mut(port.index()) {
                 queues.receive.push(queue);
             }
         }
         for (port, queue) in worker.transmit {
-            if let Some(queues) = of(ports, port) {
+            if let Some(queues) = ports.get_mut(port.index()) {
                 queues.transmit.push(queue);
             }
         }
     }
-    for queues in ports.iter_mut().flatten() {
+    for queues in ports {
         queues.receive.sort_by_key(sluice_dpdk::RxQueue::queue);
         queues.transmit.sort_by_key(sluice_dpdk::TxQueue::queue);
     }
-}
-
-/// The queues of a port, none of them yet if nothing was known of it.
-fn of(ports: &mut [Option<Queues>], port: PortIndex) -> Option<&mut Queues> {
-    let queues = ports.get_mut(port.index())?;
-    Some(queues.get_or_insert_with(|| Queues { receive: Vec::new(), transmit: Vec::new() }))
 }

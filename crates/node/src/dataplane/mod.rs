@@ -4,14 +4,12 @@
 //! apart and built anew around ports that stay open ([`Kept`]): their devices run on meanwhile, with nobody polling them.
 
 mod kept;
-mod memif_client;
 mod memory;
 mod ports;
 mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
 
 use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
@@ -116,8 +114,6 @@ pub(crate) struct OpenPort {
     pub(crate) queues: u16,
     /// Whether it was open before the data plane was.
     pub(crate) stayed: bool,
-    /// Connects a memif client to its server.
-    client: Option<memif_client::MemifClient>,
 }
 
 /// Ports, packet memory and workers.
@@ -126,7 +122,7 @@ pub(crate) struct Dataplane {
     pub(crate) workers: Vec<WorkerHandle>,
     pub(crate) ports: Vec<OpenPort>,
     /// Of the ports that run, until the workers start.
-    queues: Vec<Option<sluice_dpdk::Queues>>,
+    queues: Vec<sluice_dpdk::Queues>,
     pub(crate) pool: Mempool,
     pub(crate) cores: Vec<u16>,
     pub(crate) rings: Rings,
@@ -166,9 +162,11 @@ impl Dataplane {
         for planned in plan.ports.iter().filter(|planned| !kept.has(planned)) {
             opened.push(ports::open(eal, planned, pool.clone(), rings, workers)?);
         }
-        let (ports, queues) = kept.join(plan, opened).into_iter().unzip();
+        let (ports, queues): (Vec<OpenPort>, _) = kept.join(plan, opened).into_iter().unzip();
         let clock = CycleClock::new(eal.cycles_per_second());
-        let links_down = Arc::default();
+        let is_down = |open: &OpenPort| !open.port.link().is_ok_and(|link| link.up);
+        let down = ports.iter().enumerate().filter(|(_, open)| is_down(open));
+        let links_down = Arc::new(AtomicU32::new(down.fold(0, |bits, (number, _)| bits | 1 << number)));
         Ok(Self { workers: Vec::new(), ports, queues, pool, cores, rings, clock, links_down })
     }
 
@@ -192,21 +190,11 @@ impl Dataplane {
             self.workers.push(handle);
         }
         let ports = snapshot.plan().ports.iter().enumerate().zip(std::mem::take(&mut self.queues));
-        let running = ports.filter_map(|((number, planned), queues)| {
-            Some((PortIndex(number as u16), matches!(planned.kind, PortKind::Pci { .. }), queues?))
+        let running = ports.map(|((number, planned), queues)| {
+            (PortIndex(number as u16), matches!(planned.kind, PortKind::Pci { .. }), queues)
         });
         workers::hand_out(&mut self.workers, running);
         Ok(())
-    }
-
-    /// Connects the memif clients whose servers have come, again where they were gone.
-    pub(crate) fn connect_clients(&mut self, now: Instant) {
-        for (number, open) in self.ports.iter_mut().enumerate() {
-            if let Some(mut client) = open.client.take() {
-                client.advance(PortIndex(number as u16), open, &mut self.workers, now);
-                open.client = Some(client);
-            }
-        }
     }
 
     /// A worker that does not go on, as after a call into a driver that does not return.

@@ -2,13 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::Instant;
 
 use sluice_dpdk::{Eal, MemifRole, MemifSettings, Mempool, Port, PortConfig, PortError, PortKind, Queues};
 use sluice_intent::plan;
 use sluice_wire::MacAddr;
 
-use super::memif_client::MemifClient;
 use super::{DataplaneError, OpenPort, Rings};
 
 /// File that a pcap port writes to if the document names none.
@@ -44,15 +42,14 @@ pub(super) fn check(planned: &plan::Port, workers: u16) -> Result<(), DataplaneE
     Ok(())
 }
 
-/// Opens a port with a queue each way for every worker, as far as it has them, and starts it. Only a memif client is left to start, which its
-/// [`MemifClient`] does when there is a server.
+/// Opens a port with a queue each way for every worker, as far as it has them, and starts it.
 pub(super) fn open(
     eal: &Eal,
     planned: &plan::Port,
     pool: Mempool,
     rings: Rings,
     workers: u16,
-) -> Result<(OpenPort, Option<Queues>), DataplaneError> {
+) -> Result<(OpenPort, Queues), DataplaneError> {
     let wanted = if planned.queues == 0 { workers } else { planned.queues };
     let mut port = Port::new(eal, &planned.name, &kind(planned, wanted, rings))?;
     let info = port.info()?;
@@ -73,13 +70,8 @@ pub(super) fn open(
         one_pool: zero_copy,
     })?;
     let mac = planned.mac.unwrap_or(MacAddr(info.mac));
-    let (client, started) = match &planned.kind {
-        plan::PortKind::Memif { socket, role: plan::MemifRole::Client, .. } => {
-            (Some(MemifClient::new(socket.clone(), Instant::now())), None)
-        }
-        _ => (None, Some(port.start()?)),
-    };
-    Ok((OpenPort { planned: planned.clone(), port, info, mac, queues, stayed: false, client }, started))
+    let started = port.start()?;
+    Ok((OpenPort { planned: planned.clone(), port, info, mac, queues, stayed: false }, started))
 }
 
 /// The device behind a port, in the terms of the driver.

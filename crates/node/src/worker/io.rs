@@ -20,7 +20,7 @@ use super::{CycleClock, WorkerCounters};
 /// One port's transmit queue, with the frames that wait for it.
 #[derive(Default)]
 pub(crate) struct PortIo {
-    /// None while the port does not run: a memif client that waits for its server.
+    /// None until the worker is given it.
     pub(crate) queue: Option<TxQueue>,
     pub(crate) waiting: ArrayVec<Mbuf, BATCH>,
 }
@@ -105,11 +105,11 @@ impl<P: Profile> WorkerIo<P> {
         self.transmit(port, packet);
     }
 
-    /// Sends by another queue, or by none: then what waits and what comes is dropped.
-    pub(crate) fn set_queue(&mut self, port: PortIndex, queue: Option<TxQueue>) {
+    /// Sends by this queue.
+    pub(crate) fn set_queue(&mut self, port: PortIndex, queue: TxQueue) {
         self.flush();
         if let Some(io) = self.ports.get_mut(port.index()) {
-            io.queue = queue;
+            io.queue = Some(queue);
         }
     }
 

@@ -27,8 +27,6 @@ pub(crate) enum Command {
     Transmit { port: PortIndex, packet: Mbuf },
     /// Copy frames to the control thread, or stop doing so.
     Capture(Option<Capture>),
-    /// Let go of every queue of a port, so that it can stop.
-    Release(PortIndex),
     /// Poll one more queue.
     Receive(Receiver),
     /// Send by this queue.

@@ -292,16 +292,9 @@ impl<P: Profile> Worker<P> {
                     let old = self.io.set_capture(capture);
                     self.retire(Retired::Capture(old));
                 }
-                Command::Release(port) => {
-                    self.receivers
-                        .iter_mut()
-                        .for_each(|receiver| receiver.count_uncopied(&self.counters.engine));
-                    self.receivers.retain(|receiver| receiver.port != port);
-                    self.io.set_queue(port, None);
-                }
                 // There is room for it since the worker began.
                 Command::Receive(receiver) => self.receivers.push(receiver),
-                Command::SendBy { port, queue } => self.io.set_queue(port, Some(queue)),
+                Command::SendBy { port, queue } => self.io.set_queue(port, queue),
                 Command::Stop => {
                     self.io.flush();
                     return Some(Ended::Stop);

@@ -1,0 +1,101 @@
+//! Shared-memory ports (memif): the driver for ports between processes of one machine, which speaks the memif protocol, version 2.0.
+//!
+//! ```text
+//!   Port ──▶ port.rs ──▶ control.rs: one thread a process ──message.rs, conversation.rs──▶ the peer, over a Unix socket
+//!                             │ attachment.rs: rings of a connection, to the queues and back
+//!   worker ──▶ receiver.rs, transmitter.rs ──ring.rs, region.rs, copy.rs──▶ shared memory
+//!                                          └─lent.rs: without copying
+//! ```
+//!
+//! **Why not DPDK's.** Between two cores what costs is not the copy but the lines that have to change cores. This driver asks for the lines
+//! of a whole burst before it copies the first packet, for writing where they are to be written; lays buffers out so that lines leave the
+//! caches of the core that wrote them ([`layout`]), in huge pages; and fills and frees packets without a call for each. In one run, 64-byte
+//! frames in both directions through a node: 116 cycles a packet and 16.9 Mpps, where DPDK's net_memif on both sides took 166 and 11.2.
+//! It also connects again by itself, as often as a peer comes and goes, without taking the queues from the workers.
+//!
+//! **Peers** are this driver, DPDK's net_memif, and whatever else speaks the protocol. What a peer writes is never trusted: descriptors are
+//! read once and checked against the memory that was agreed upon, rings that break their rules take the link down. Only a peer that shrinks
+//! the file that it gave away (this driver seals its own) can make this process fail.
+//!
+//! **Limits.** Ethernet mode, no secrets; polled, no interrupts; 2¹⁴ slots, 256 queues each way, 4 GiB a port; sockets with a path.
+
+mod attachment;
+mod control;
+mod conversation;
+mod copy;
+mod layout;
+mod lent;
+mod message;
+mod port;
+mod receiver;
+mod region;
+mod ring;
+mod transmitter;
+
+pub(crate) use port::{MemifPort, Running};
+pub(crate) use receiver::Receiver;
+pub(crate) use transmitter::Transmitter;
+
+/// Why two sides do not come together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MemifError {
+    /// A message of another length.
+    #[error("a message of {0} octets came, and all have 128: the peer speaks another protocol")]
+    MessageLength(usize),
+    /// A message that this version does not have.
+    #[error("a message of kind {0} came, which memif 2.0 does not have")]
+    MessageKind(u16),
+    /// A message that does not belong there.
+    #[error("a message came that does not belong there: {0}")]
+    Order(&'static str),
+    /// Another version.
+    #[error("the peer speaks memif {0:#06x}, and this is 0x0200 (2.0)")]
+    Version(u16),
+    /// A mode other than Ethernet.
+    #[error("the peer asks for mode {0}, and this port carries Ethernet frames (mode 0)")]
+    Mode(u8),
+    /// No port of this number.
+    #[error("no port has id {0} on this socket: both sides need the same id")]
+    UnknownId(u32),
+    /// The port has a peer.
+    #[error("the port with id {0} is connected already")]
+    Busy(u32),
+    /// Rings that do not fit the queues of the port.
+    #[error(
+        "the client has {offered} rings {direction}, and this side has {queues} queues: give both sides as many queues"
+    )]
+    Queues {
+        /// Rings of the client.
+        offered: u16,
+        /// Their direction, as `to the server`.
+        direction: &'static str,
+        /// Queues here.
+        queues: u16,
+    },
+    /// A ring that is not inside its memory, or is none.
+    #[error("ring {0} is not where the client says")]
+    Ring(u16),
+    /// Memory that cannot be used.
+    #[error("region {index} cannot be used ({source})")]
+    Region {
+        /// Its number.
+        index: u16,
+        /// The system's reason.
+        source: nix::errno::Errno,
+    },
+    /// More than descriptors can tell.
+    #[error("the rings and buffers take more than 4 GiB: use fewer queues, or smaller rings or buffers")]
+    TooMuchMemory,
+    /// Packet memory cannot be lent.
+    #[error("packet memory is in no files that could be shared: start with huge pages, or let the port copy")]
+    NoMemoryFiles,
+    /// The peer ended it.
+    #[error("the peer says: {0}")]
+    Refused(String),
+    /// The peer is gone, or the system refuses.
+    #[error("the connection ended ({0})")]
+    System(#[from] nix::errno::Errno),
+    /// The peer does not answer.
+    #[error("the peer does not answer")]
+    Silent,
+}
