@@ -304,7 +304,14 @@ impl Names<'_> {
     fn place(&self, place: &Place) -> String {
         match place {
             Place::Local { port, .. } => format!("on port {}", self.0.plan().ports[port.index()].name),
-            Place::Remote(tunnel) => format!("behind TEP {}", self.0.tunnel(*tunnel).remote),
+            Place::Remote(group) => {
+                let group = self.0.tunnel_group(*group);
+                let mut remotes: Vec<_> = group.tunnels().map(|id| self.0.tunnel(id).remote).collect();
+                remotes.sort_unstable();
+                remotes.dedup();
+                let remotes: Vec<String> = remotes.iter().map(ToString::to_string).collect();
+                format!("behind TEP {}", remotes.join(" or "))
+            }
             Place::Unreachable => "behind a TEP of a family that no local TEP has".to_owned(),
         }
     }
