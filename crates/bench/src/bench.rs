@@ -1,4 +1,4 @@
-//! What both benches have in common: set-up, trials in turn, progress.
+//! What every scenario that measures devices needs: set-up, trials in turn, progress.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result, While};
-use crate::machine::{Conditions, HugePages, Realtime, check_cores, load_average, processor};
+use crate::machine::{HugePages, Realtime, check_cores};
 use crate::measure::{Case, Measuring, Sample};
 use crate::ports::PortName;
 use crate::process::Interrupt;
@@ -26,7 +26,6 @@ pub(crate) struct Bench {
     pub(crate) repeat: usize,
     /// Whether a signal came when there were results already.
     pub(crate) interrupted: Cell<bool>,
-    load_before: f64,
     // Given back when the processes have ended.
     _folder: TempDir,
     _huge_pages: Option<HugePages>,
@@ -93,7 +92,6 @@ impl Bench {
             measuring,
             repeat: usize::from(arguments.repeat.unwrap_or(repeat)),
             interrupted: Cell::new(false),
-            load_before: load_average(),
             _folder: folder,
             _huge_pages: huge_pages,
         })
@@ -131,21 +129,6 @@ impl Bench {
             }
         }
         Ok(all)
-    }
-
-    /// What the results depend on, at the end of the bench.
-    pub(crate) fn conditions(&self, subject: &mut dyn Subject, repeat: usize) -> Conditions {
-        Conditions {
-            processor: processor(),
-            cycles_per_second: subject.generator().cycles_per_second(),
-            generator_cores: self.setting.generator_cores.clone(),
-            device_cores: self.setting.device_cores.clone(),
-            load_average: [self.load_before, load_average()],
-            memory: subject.generator().memory().to_owned(),
-            realtime: self.measuring.realtime.is_on(),
-            trial_ms: self.measuring.trial_ms,
-            repeat,
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::ports::PortName;
 use crate::report::compare::LEAST_CHANGE;
 use crate::scenario::latency::{self, EndArguments};
 use crate::scenario::{self, Choice};
-use crate::{reload, session, stored};
+use crate::{session, stored};
 
 /// Name of the hidden command that runs the ends of the latency scenario.
 pub(crate) const ENDS: &str = "latency-end";
@@ -30,11 +30,6 @@ pub struct BenchArguments {
 enum Action {
     #[command(flatten)]
     Scenario(Box<Choice>),
-    /// A node that gets a new document again and again while it forwards as fast as it can: not one packet may be lost because of it.
-    #[command(after_help = "Examples:
-  sluice bench reload
-  sluice bench reload --swaps 20 --json")]
-    Reload(ReloadArguments),
     /// What changed between two reports of one scenario beyond noise; the exit code is 1 where something became worse.
     #[command(after_help = "Examples:
   sluice bench compare before.json after.json
@@ -47,15 +42,6 @@ enum Action {
     Show(ShowArguments),
     #[command(name = ENDS, hide = true)]
     LatencyEnd(EndArguments),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ReloadArguments {
-    /// Documents to be swapped in at each of two rates.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    pub(crate) swaps: u16,
-    #[command(flatten)]
-    pub(crate) common: CommonArguments,
 }
 
 #[derive(Args, Debug)]
@@ -145,7 +131,6 @@ pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
     };
     match action {
         Action::Scenario(choice) => session::run(&choice),
-        Action::Reload(arguments) => reload::run(&arguments),
         Action::Compare(arguments) => stored::compare(&arguments),
         Action::Show(arguments) => stored::show(&arguments),
         Action::LatencyEnd(arguments) => latency::run_end(&arguments).map(|()| ExitCode::SUCCESS),

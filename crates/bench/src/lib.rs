@@ -27,7 +27,6 @@ pub mod message;
 pub mod ports;
 mod process;
 mod profile;
-mod reload;
 pub mod report;
 mod scenario;
 pub mod search;

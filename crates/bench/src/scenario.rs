@@ -15,9 +15,11 @@ mod flow_cache;
 mod forward;
 pub(crate) mod latency;
 mod peers;
+mod reload;
 mod rfc2544;
 mod ring_size;
 
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 
 use crate::arguments::ScenarioArguments;
@@ -36,6 +38,7 @@ pub(crate) const ALL: &[&Scenario] = &[
     &latency::SCENARIO,
     &peers::SCENARIO,
     &rfc2544::SCENARIO,
+    &reload::SCENARIO,
 ];
 
 /// An experiment that can be repeated.
@@ -64,13 +67,50 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&mut Session<'_>, &mut Report) -> Result<()>,
 }
 
+impl Scenario {
+    /// Its command, with the arguments of all scenarios and its own.
+    fn command(&self) -> Command {
+        let command = Command::new(self.name).about(self.about).after_help(self.examples);
+        let command = ScenarioArguments::augment_args(command);
+        match self.own {
+            Some(own) => own.add_to(command),
+            None => command,
+        }
+    }
+}
+
 /// What a scenario has that others do not.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// Adds arguments to those that all have, and hides some; the scenario finds them in [`ScenarioArguments::matches`].
+    /// Arguments of scenarios, by their names in the program, that say nothing here: they are hidden, and refused.
+    pub(crate) meaningless: &'static [&'static str],
+    /// Adds arguments to those that all have; the scenario finds them in [`ScenarioArguments::matches`].
     pub(crate) arguments: fn(Command) -> Command,
-    /// The document that `--show-document` prints.
-    pub(crate) document: fn(&ScenarioArguments) -> Result<String>,
+    /// The document that `--show-document` prints, where it is not that of the usual node.
+    pub(crate) document: Option<fn(&ScenarioArguments) -> Result<String>>,
+}
+
+impl Own {
+    /// Its arguments beside those of all scenarios that say something here.
+    fn add_to(&self, command: Command) -> Command {
+        let hide = |command: Command, name: &&str| command.mut_arg(name, |argument| argument.hide(true));
+        (self.arguments)(self.meaningless.iter().fold(command, hide))
+    }
+
+    /// Refuses arguments that say nothing here.
+    fn check(&self, command: &Command, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        let given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let flag = |name: &&str| {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == *name)?;
+            argument.get_long().map(|long| format!("--{long}"))
+        };
+        let given: Vec<String> = self.meaningless.iter().filter(given).filter_map(flag).collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let sentence = format!("{} says nothing here: leave it out", given.join(", "));
+        Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, sentence))
+    }
 }
 
 /// The bare-metal document.
@@ -92,7 +132,7 @@ pub(crate) fn list() -> String {
             text.push_str(&format!("{:12}reproduces {document}: {part}\n", ""));
         }
     }
-    text.push_str("\nsluice bench NAME --help says more; so do reload, compare and show\n");
+    text.push_str("\nsluice bench NAME --help says more; so do compare and show\n");
     text
 }
 
@@ -106,6 +146,9 @@ impl FromArgMatches for Choice {
         let Some((scenario, matches)) = chosen else {
             return Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand));
         };
+        if let Some(own) = scenario.own {
+            own.check(&scenario.command(), matches)?;
+        }
         let arguments =
             ScenarioArguments { matches: matches.clone(), ..ScenarioArguments::from_arg_matches(matches)? };
         Ok(Self { scenario, arguments })
@@ -119,14 +162,7 @@ impl FromArgMatches for Choice {
 
 impl Subcommand for Choice {
     fn augment_subcommands(command: Command) -> Command {
-        ALL.iter().fold(command, |command, scenario| {
-            let own = Command::new(scenario.name).about(scenario.about).after_help(scenario.examples);
-            let all = ScenarioArguments::augment_args(own);
-            command.subcommand(match scenario.own {
-                Some(own) => (own.arguments)(all),
-                None => all,
-            })
-        })
+        ALL.iter().fold(command, |command, scenario| command.subcommand(scenario.command()))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {

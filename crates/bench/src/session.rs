@@ -12,7 +12,6 @@ use crate::device::UnderTest;
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
-use crate::machine::load_average;
 use crate::measure::{Case, Directions, Sample, median};
 use crate::ports::PortName;
 use crate::profile::Profile;
@@ -49,8 +48,8 @@ pub(crate) struct Session<'a> {
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
     if arguments.show_document {
-        let document = match scenario.own {
-            Some(own) => (own.document)(arguments)?,
+        let document = match scenario.own.and_then(|own| own.document) {
+            Some(document) => document(arguments)?,
             None => shown(arguments).document()?,
         };
         print!("{document}");
@@ -66,7 +65,6 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
         false => Ok(()),
     });
     session.bar.finish_and_clear();
-    report.environment.load_after = Some(load_average());
     match &outcome {
         Ok(()) => report.finish(),
         Err(error) => report.interrupt(error.to_string()),
@@ -202,6 +200,21 @@ impl Session<'_> {
         }
         self.steps(cases.len());
         Ok(cases)
+    }
+
+    /// Cases of one kind of directions, unless the command line chose some.
+    pub(crate) fn only_if_unchosen(&self, cases: Vec<Case>, directions: Directions) -> Vec<Case> {
+        let is_chosen = !self.arguments.directions.is_empty();
+        cases.into_iter().filter(|case| is_chosen || case.directions == directions).collect()
+    }
+
+    /// What a node dropped in the whole run; nothing after a signal.
+    pub(crate) fn tell_drops(&self, node: &mut Node, report: &mut Report) -> Result<()> {
+        let drops = if self.is_interrupted() { Vec::new() } else { node.drops()? };
+        for (reason, packets) in drops {
+            report.note(format!("dropped by the node in the whole run: {reason} {packets}"));
+        }
+        Ok(())
     }
 
     /// Whether a signal came when there were results already: nothing more is to be measured, and these are to be told.

@@ -139,6 +139,24 @@ fn a_flow_cache_that_is_off_is_hit_by_nothing() {
     }
 }
 
+/// Documents are swapped while frames pass, and none of them is lost: an ordinary scenario with an argument of its own.
+#[test]
+fn a_new_document_costs_no_packet() {
+    let arguments = ["--swaps", "2", "--trial-ms", "500", "--direction", "encap", "--html", "page.html"];
+    let report = report("reload", &arguments, &["page.html"]);
+    let packets = rows(&report, "reload");
+    let labels: Vec<_> = packets.iter().map(|row| (label(row, "rate"), label(row, "documents"))).collect();
+    let rates = ["the highest", "half of it"];
+    assert_eq!(labels, rates.map(|rate| [(rate, "none"), (rate, "swapped in")]).concat());
+    for row in packets.iter().filter(|row| label(row, "documents") == "swapped in") {
+        assert!(measured(row, "sent") > 0.0 && measured(row, "lost") == 0.0, "{row}");
+    }
+    for row in rows(&report, "in-force") {
+        assert_eq!(row["cells"]["median"]["samples"].as_array().unwrap().len(), 2, "{row}");
+    }
+    assert_eq!(report["documents"][0]["name"], "sluice");
+}
+
 /// What a process started, once there are so many.
 fn children(of: u32, count: usize) -> Vec<i32> {
     let children = format!("/proc/{of}/task/{of}/children");
@@ -242,6 +260,16 @@ fn mistakes_are_told_before_anything_starts() {
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
+}
+
+#[test]
+fn arguments_that_a_scenario_does_not_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        scenario(folder.path(), "reload", &["--retries", "3", "--loss-tolerance", "1"]).output().unwrap();
+    assert!(!output.status.success());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("--loss-tolerance, --retries says nothing here"), "{message}");
 }
 
 #[test]

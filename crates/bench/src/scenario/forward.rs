@@ -50,10 +50,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     if session.arguments.profile {
         report.section(profile::section(&session.profile(&mut node, &cases)?));
     }
-    let drops = if session.is_interrupted() { Vec::new() } else { node.drops()? };
-    for (reason, packets) in drops {
-        report.note(format!("dropped by the node in the whole run: {reason} {packets}"));
-    }
+    session.tell_drops(&mut node, report)?;
     if let Some(first) = report.sections.first().and_then(|section| section.table.as_ref()?.rows.first()) {
         let of = |column: &str| first.cells.get(column).and_then(Cell::measured);
         if let (Some(case), Some(mpps), Some(cycles)) = (measured.first(), of("mpps"), of("cycles")) {

@@ -57,10 +57,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let cases =
         session.cases(&[Directions::Both, Directions::Encap, Directions::Decap, Directions::Loop], report)?;
     // Without a choice, both directions at once.
-    let cases: Vec<Case> = match session.arguments.directions[..] {
-        [] => cases.into_iter().filter(|case| case.directions == Directions::Both).collect(),
-        _ => cases,
-    };
+    let cases = session.only_if_unchosen(cases, Directions::Both);
     session.steps(cases.len() * 5 + 1);
     // The echo has ended by the time that the node starts, since both may need the same ports.
     let mut echo = Echo::start(&session.bench.setting, &topology)?;

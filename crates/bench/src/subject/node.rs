@@ -177,16 +177,39 @@ impl Node {
     }
 
     fn apply(&mut self, document: &str) -> Result<()> {
-        let request = Request::Apply { document: document.to_owned(), file: "edge.yaml".into() };
-        match self.ask(&request)? {
-            Answer::Applied(_) => Ok(()),
-            _ => Err(BenchError::Document("the node did not apply it".into())),
-        }
+        apply(document, |request| self.ask(request))
     }
 
-    /// Another connection to the node's control socket.
-    pub(crate) fn another_client(&self) -> Result<Client> {
-        Ok(Client::connect(&self.launch.control())?)
+    /// Gives it documents while trials run, over a connection of its own to the node's control socket.
+    pub(crate) fn swapper(&self) -> Result<Swapper> {
+        let client = Client::connect(&self.launch.control())?;
+        Ok(Swapper { client, documents: self.documents()?, next: 0 })
+    }
+}
+
+/// Swaps a node's document for another one and back again.
+pub(crate) struct Swapper {
+    client: Client,
+    documents: [String; 2],
+    /// Place of the document whose turn it is.
+    next: usize,
+}
+
+impl Swapper {
+    /// Gives the node the document whose turn it is; returns when every worker decides with it.
+    pub(crate) fn swap(&mut self) -> Result<()> {
+        let Self { client, documents, next } = self;
+        let document = &documents[*next];
+        *next = 1 - *next;
+        apply(document, |request| Ok(client.ask(request)?))
+    }
+}
+
+/// Has a node take a document; `ask` carries the request there and the answer back.
+fn apply(document: &str, ask: impl FnOnce(&Request) -> Result<Answer>) -> Result<()> {
+    match ask(&Request::Apply { document: document.to_owned(), file: "edge.yaml".into() })? {
+        Answer::Applied(_) => Ok(()),
+        _ => Err(BenchError::Document("the node did not apply it".into())),
     }
 }
 
