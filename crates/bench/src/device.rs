@@ -41,16 +41,16 @@ impl<'a> UnderTest<'a> {
         self.samples.iter().rev().find(|(traffic, _)| at(traffic)).map(|(_, sample)| sample)
     }
 
-    /// Finds out how fast the generator sends bursts of so many frames, the median of some; the bursts of searches have to be as fast.
-    pub(crate) fn set_burst_pace(&mut self, frames: u64) -> Result<f64, BenchError> {
+    /// Finds out how fast the generator sends bursts of so many frames: frames a second of each of some. The bursts of searches have to be as fast
+    /// as their median.
+    pub(crate) fn set_burst_pace(&mut self, frames: u64) -> Result<Vec<f64>, BenchError> {
         let mut rates = Vec::new();
         for _ in 0..BURSTS {
             let sample = self.run(Traffic::Burst { frames })?;
             rates.push(sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64);
         }
-        let pace = median(rates).unwrap_or_default();
-        self.pace = Some(pace);
-        Ok(pace)
+        self.pace = median(rates.iter().copied());
+        Ok(rates)
     }
 
     /// Share of a burst that is lost, 0 to 1.

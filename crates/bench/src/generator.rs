@@ -1,9 +1,9 @@
 //! A traffic generator process, or one that echoes, at the other end of its JSON lines.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{ChildStdin, Command as Program};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::error::{BenchError, Result, While};
@@ -35,18 +35,7 @@ impl Generator {
         set_up: impl FnOnce(&mut Program),
     ) -> Result<Self> {
         let mut process = Process::start(name, program, folder, true, set_up)?;
-        let child = process.child();
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(process.failed("it has no pipes"));
-        };
-        let (sender, answers) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let (input, answers) = process.lines()?;
         let mut generator = Self {
             input,
             answers,

@@ -147,6 +147,16 @@ const CALM: Duration = Duration::from_micros(50);
 const TRIES: u32 = 5;
 
 impl Sample {
+    /// Frames that came back while frames were being sent, millions a second.
+    pub(crate) fn mpps(&self) -> f64 {
+        self.result.packets_per_second() / 1e6
+    }
+
+    /// Cycles a packet of each of some trials that tell them.
+    pub(crate) fn cycles(trials: &[Self]) -> Vec<f64> {
+        trials.iter().filter_map(|trial| trial.counters.cycles_per_packet()).collect()
+    }
+
     /// Whether another program had a core for so long that frames were lost or late because of it.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.waited > CALM

@@ -17,7 +17,7 @@ use crate::ports::PortName;
 use crate::profile::Profile;
 use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
 use crate::scenario::{Choice, Scenario};
-use crate::search::{Progress, throughput};
+use crate::search::{Progress, back_to_back, throughput};
 use crate::subject::{Node, Subject};
 use crate::topology::FLOWS;
 
@@ -27,6 +27,9 @@ const STEP: u64 = 1_000;
 const CEILING_TRIALS: u32 = 3;
 /// A search may go so far beyond what an echo reached: other programs may have been in its way.
 pub(crate) const ABOVE_CEILING: f64 = 1.25;
+/// The shortest burst that is searched for, whose pace is taken for that of all: shorter ones are over before the generator is at its pace; and the
+/// longest, several times what the largest rings hold.
+const BURSTS: [u64; 2] = [512, 65_536];
 /// Exit code of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -332,6 +335,40 @@ impl Session<'_> {
         let found = throughput::search(&settings, &mut device, &mut observe)?;
         drop(observe);
         Ok((found, device))
+    }
+
+    /// Searches for the longest burst that a subject takes without loss, at the pace of the generator, with a throughput that is known: how
+    /// fast bursts were, frames a second of each, and what was found.
+    pub(crate) fn longest_burst(
+        &self,
+        device: &mut UnderTest<'_>,
+        throughput: f64,
+        what: String,
+    ) -> Result<(Vec<f64>, back_to_back::Verdict)> {
+        let [minimum, maximum] = BURSTS;
+        let paces = device.set_burst_pace(minimum)?;
+        let pace = median(paces.iter().copied()).unwrap_or_default();
+        let quick = self.arguments.quick;
+        let settings = back_to_back::Settings {
+            minimum,
+            maximum,
+            resolution: if quick { 128 } else { 16 },
+            repetitions: if quick { 3 } else { 10 },
+            maximum_frame_rate: pace,
+            throughput: throughput.min(pace),
+            conditions: self.arguments.conditions(),
+        };
+        let found = back_to_back::search(&settings, device, &mut self.observer(what))?;
+        Ok((paces, found.verdict))
+    }
+
+    /// Says how many trials were repeated because of others.
+    pub(crate) fn tell_disturbed(trials: u32, report: &mut Report) {
+        if trials > 0 {
+            report.note(format!(
+                "trials with loss that were repeated because another program had one of the cores meanwhile: {trials}"
+            ));
+        }
     }
 
     /// Shows what a search is doing.

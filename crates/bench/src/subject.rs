@@ -18,7 +18,7 @@ pub(crate) use veth::{Namespaces, Veth};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
 use crate::ports::PortName;
-use crate::process::{Interrupt, find};
+use crate::process::{Interrupt, Process, find};
 use crate::topology::Topology;
 use crate::traffic::Expected;
 
@@ -293,11 +293,18 @@ pub(crate) trait Subject {
         None
     }
 
+    /// The processes that take time while others are measured: its own and its generator's.
+    fn processes(&self) -> Vec<&Process>;
+
     /// Takes it off its core while others are measured.
-    fn pause(&self);
+    fn pause(&self) {
+        self.processes().into_iter().for_each(Process::pause);
+    }
 
     /// Lets it go on.
-    fn resume(&self);
+    fn resume(&self) {
+        self.processes().into_iter().for_each(Process::resume);
+    }
 }
 
 #[cfg(test)]

@@ -123,11 +123,7 @@ fn run(
         fill(report, &measured, &topology, speed, published)?;
         session.step();
     }
-    if disturbed > 0 {
-        report.note(format!(
-            "trials with loss that were repeated because another program had one of the cores meanwhile: {disturbed}"
-        ));
-    }
+    Session::tell_disturbed(disturbed, report);
     if session.arguments.profile {
         let cases: Vec<Case> = measured.iter().map(|one| one.case.clone()).collect();
         let profiles = session.profile(&mut node, &cases)?;

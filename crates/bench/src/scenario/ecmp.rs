@@ -65,10 +65,7 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
         Column::calculated("even", "even", "%").digits(1),
         Column::measured("imbalance", "most / even", "").digits(2).lower_is_better(),
     ]);
-    let cycles = |samples: &[Sample]| -> Vec<f64> {
-        samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect()
-    };
-    let one = samples.first().map(|samples| cycles(samples)).unwrap_or_default();
+    let one = samples.first().map(|samples| Sample::cycles(samples)).unwrap_or_default();
     let (mut names, mut least_used, mut most_used) = (Vec::new(), Vec::new(), Vec::new());
     for (paths, samples) in (1..).zip(samples) {
         let shares: Vec<Vec<f64>> =
@@ -83,9 +80,12 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
         most_used.push(median(most.iter().copied()));
         let row = Row::new()
             .label("paths", paths)
-            .measured("mpps", samples.iter().map(|sample| sample.result.packets_per_second() / 1e6))
-            .measured("cycles", cycles(samples))
-            .measured("ratio", cycles(samples).into_iter().zip(&one).map(|(cycles, one)| cycles / one))
+            .measured("mpps", samples.iter().map(Sample::mpps))
+            .measured("cycles", Sample::cycles(samples))
+            .measured(
+                "ratio",
+                Sample::cycles(samples).into_iter().zip(&one).map(|(cycles, one)| cycles / one),
+            )
             .measured("imbalance", most.iter().map(|most| most / even))
             .measured("least", least)
             .measured("most", most)

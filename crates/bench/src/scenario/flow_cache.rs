@@ -64,31 +64,26 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let (mut names, mut with, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for (at, case) in cases.iter().enumerate() {
         let [on, off] = [&samples[0][at], &samples[1][at]];
-        let cycles = |samples: &[Sample]| -> Vec<f64> {
-            samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect()
-        };
-        let mpps = |samples: &[Sample]| -> Vec<f64> {
-            samples.iter().map(|sample| sample.result.packets_per_second() / 1e6).collect()
-        };
-        let saved = cycles(on).into_iter().zip(cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
+        let saved =
+            Sample::cycles(on).into_iter().zip(Sample::cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
         let forwarding = |profiles: &[Profile]| profiles.get(at).map(|profile| profile.forwarding);
         let (on_forwarding, off_forwarding) = (forwarding(&profiles_on), forwarding(&profiles_off));
         let saved_forwarding = on_forwarding.zip(off_forwarding).map(|(on, off)| (1.0 - on / off) * 100.0);
         let hits = on.iter().filter_map(|sample| Some(sample.counters.hit_rate()? * 100.0));
         names.push(case.to_string());
-        with.push(median(cycles(on)));
-        without.push(median(cycles(off)));
+        with.push(median(Sample::cycles(on)));
+        without.push(median(Sample::cycles(off)));
         let row = Row::new()
             .label("case", case)
-            .measured("on", cycles(on))
-            .measured("off", cycles(off))
+            .measured("on", Sample::cycles(on))
+            .measured("off", Sample::cycles(off))
             .measured("saved", saved)
             .value_or("on-forwarding", on_forwarding, "interrupted")
             .value_or("off-forwarding", off_forwarding, "interrupted")
             .value_or("saved-forwarding", saved_forwarding, "interrupted")
             .document("document", PUBLISHED)
-            .measured("on-mpps", mpps(on))
-            .measured("off-mpps", mpps(off))
+            .measured("on-mpps", on.iter().map(Sample::mpps))
+            .measured("off-mpps", off.iter().map(Sample::mpps))
             .measured("hits", hits);
         table.push(row);
         for samples in [on, off] {

@@ -113,7 +113,7 @@ fn section(measured: &[Measured<'_>]) -> Section {
     let (mut names, mut ours, mut ceilings) = (Vec::new(), Vec::new(), Vec::new());
     for one in measured {
         table.push(row(one));
-        let of = |samples: &[Sample]| median(samples.iter().map(mpps));
+        let of = |samples: &[Sample]| median(samples.iter().map(Sample::mpps));
         names.push(one.case.to_string());
         ours.push(of(one.ours));
         ceilings.push(of(one.echoed));
@@ -128,24 +128,20 @@ fn section(measured: &[Measured<'_>]) -> Section {
         .chart(chart)
 }
 
-fn mpps(sample: &Sample) -> f64 {
-    sample.result.packets_per_second() / 1e6
-}
-
 fn row(one: &Measured<'_>) -> Row {
     let limited = Sample::are_limited_by_generator(one.ours, one.echoed);
     let all = |of: fn(&Sample) -> Option<f64>| one.ours.iter().filter_map(of);
     let bits = one.case.bits();
     Row::new()
         .label("case", one.case)
-        .measured("mpps", one.ours.iter().map(mpps))
+        .measured("mpps", one.ours.iter().map(Sample::mpps))
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
-        .measured("gbps", one.ours.iter().map(|sample| mpps(sample) * bits / 1e3))
+        .measured("gbps", one.ours.iter().map(|sample| sample.mpps() * bits / 1e3))
         .measured("loss", one.ours.iter().map(|sample| sample.result.loss() * 100.0))
         .value_or("loss-at-check", one.check.as_ref().map(|check| check.result.loss() * 100.0), "interrupted")
-        .measured("cycles", all(|sample| sample.counters.cycles_per_packet()))
+        .measured("cycles", Sample::cycles(one.ours))
         .measured("allocations", all(|sample| sample.counters.allocations_per_packet()))
         .measured("hits", all(|sample| Some(sample.counters.hit_rate()? * 100.0)))
         .measured("busy", one.ours.iter().map(|sample| sample.busy.min(1.0) * 100.0))
-        .measured("ceiling", one.echoed.iter().map(mpps))
+        .measured("ceiling", one.echoed.iter().map(Sample::mpps))
 }

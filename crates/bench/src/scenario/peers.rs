@@ -193,7 +193,7 @@ fn section(ports: PeerPorts, cases: &[Case], devices: &[Measured<'_>]) -> Sectio
     ]);
     let mut chart = Chart::bars("Packets a second", cases, Axis::new("forwarded", "Mpps"));
     for device in devices {
-        let rates = device.samples.iter().map(|samples| median(samples.iter().map(mpps)));
+        let rates = device.samples.iter().map(|samples| median(samples.iter().map(Sample::mpps)));
         chart = chart.series(Series::measured(device.name, rates));
     }
     let echo = devices.iter().find(|device| device.name == "echo");
@@ -222,10 +222,6 @@ fn section(ports: PeerPorts, cases: &[Case], devices: &[Measured<'_>]) -> Sectio
         .chart(chart)
 }
 
-fn mpps(sample: &Sample) -> f64 {
-    sample.result.packets_per_second() / 1e6
-}
-
 /// A row; `node` are the trials of the node on the same ports, none for the node itself.
 fn row(
     case: &Case,
@@ -241,7 +237,7 @@ fn row(
     let row = Row::new()
         .label("case", case)
         .label("device", device.name)
-        .measured("mpps", samples.iter().map(mpps))
+        .measured("mpps", samples.iter().map(Sample::mpps))
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
         .mark_if(device.expected == Expected::Unchanged, UNCHANGED)
         .measured("loss", samples.iter().map(|sample| sample.result.loss() * 100.0));
@@ -255,7 +251,7 @@ fn row(
         return row.not_measured("of-rate", "this is the node").not_measured("of-cycles", "this is the node");
     };
     let pairs = || node.iter().zip(samples);
-    let row = row.measured("of-rate", pairs().map(|(node, other)| mpps(node) / mpps(other)));
+    let row = row.measured("of-rate", pairs().map(|(node, other)| node.mpps() / other.mpps()));
     let of_cycles: Vec<f64> =
         pairs().filter_map(|(node, other)| Some(cycles(node)? / cycles(other)?)).collect();
     if of_cycles.is_empty() {

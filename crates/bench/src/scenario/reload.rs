@@ -139,7 +139,7 @@ struct Trial {
 
 impl Trial {
     fn mpps(&self) -> f64 {
-        self.sample.result.packets_per_second() / 1e6
+        self.sample.mpps()
     }
 
     /// Sent, taken by the node, and neither sent back nor refused by a full ring.

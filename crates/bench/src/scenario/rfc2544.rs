@@ -37,8 +37,6 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const RESET_RATE: f64 = 10_000.0;
 /// How long frames are sent before the reset, and from before to behind it.
 const RESET_TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
-/// The shortest burst, whose pace is taken for that of all, and the longest.
-const BURSTS: [u64; 2] = [512, 65_536];
 
 /// What was measured of one case.
 struct Measured {
@@ -79,11 +77,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         session.step();
     }
     let disturbed: u32 = measured.iter().map(|one| one.disturbed).sum();
-    if disturbed > 0 {
-        report.note(format!(
-            "trials with loss that were repeated because another program had one of the cores meanwhile: {disturbed}"
-        ));
-    }
+    Session::tell_disturbed(disturbed, report);
     Ok(())
 }
 
@@ -135,19 +129,7 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
         frame_loss::search(&settings, &mut device, &mut session.observer(format!("{case} frame loss")))?;
     session.step();
 
-    let [minimum, maximum_burst] = BURSTS;
-    let pace = device.set_burst_pace(minimum)?;
-    let settings = back_to_back::Settings {
-        minimum,
-        maximum: maximum_burst,
-        resolution: if quick { 128 } else { 16 },
-        repetitions: if quick { 3 } else { 10 },
-        maximum_frame_rate: pace,
-        throughput: throughput.min(pace),
-        conditions: session.arguments.conditions(),
-    };
-    let bursts =
-        back_to_back::search(&settings, &mut device, &mut session.observer(format!("{case} bursts")))?;
+    let (_, bursts) = session.longest_burst(&mut device, throughput, format!("{case} bursts"))?;
     disturbed += device.disturbed;
     session.step();
     Ok(Measured {
@@ -156,7 +138,7 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
         maximum,
         goals: rates.goals,
         losses: losses.losses,
-        bursts: bursts.verdict,
+        bursts,
         disturbed,
         case,
     })

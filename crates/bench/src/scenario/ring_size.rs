@@ -5,10 +5,10 @@
 
 use crate::device::UnderTest;
 use crate::error::Result;
-use crate::measure::Directions;
+use crate::measure::{Directions, median};
 use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
-use crate::search::back_to_back::{self, Verdict};
+use crate::search::back_to_back::Verdict;
 use crate::session::Session;
 use crate::subject::{Node, Variant};
 
@@ -28,10 +28,6 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RING_SIZES: [u16; 4] = [512, 1024, 2048, 4096];
-/// Shortest burst that is searched for, whose pace is taken for that of all: shorter ones are over before the generator is at its pace.
-const SHORTEST: u64 = 512;
-/// Longest burst: several times what the largest rings hold.
-const LONGEST: u64 = 65_536;
 /// Bursts of the loss curve.
 const CURVE: [u64; 8] = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
@@ -65,21 +61,10 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             }
             let rate = session.bench.measuring.sample(&mut node, case)?.result.packets_per_second();
             let mut device = UnderTest::new(&mut node, case, session.bench.measuring);
-            let pace = device.set_burst_pace(SHORTEST)?;
-            let settings = back_to_back::Settings {
-                minimum: SHORTEST,
-                maximum: LONGEST,
-                resolution: if session.arguments.quick { 128 } else { 16 },
-                repetitions: if session.arguments.quick { 3 } else { 10 },
-                maximum_frame_rate: pace,
-                throughput: rate.min(pace),
-                conditions: session.arguments.conditions(),
-            };
-            let observed = format!("rings of {ring_size}, {case}");
-            let mut observe = session.observer(observed);
-            let found = back_to_back::search(&settings, &mut device, &mut observe)?;
-            drop(observe);
-            table.push(row(&case.sizes, ring_size, &found.verdict, pace, rate));
+            let (paces, verdict) =
+                session.longest_burst(&mut device, rate, format!("rings of {ring_size}, {case}"))?;
+            let pace = median(paces).unwrap_or_default();
+            table.push(row(&case.sizes, ring_size, &verdict, pace, rate));
             session.message(format!("rings of {ring_size}: loss by length of a burst"));
             chart = chart.series(Series::points(&ring_size.to_string(), curve(&mut device)?));
             session.step();

@@ -3,6 +3,7 @@
 use super::{Counters, LINKS_LIMIT, Setting, Subject, list};
 use crate::error::Result;
 use crate::generator::Generator;
+use crate::process::Process;
 use crate::topology::Topology;
 use crate::traffic::Expected;
 
@@ -59,13 +60,7 @@ impl Subject for Echo {
         vec![self.echo.process().pid()]
     }
 
-    fn pause(&self) {
-        self.echo.process().pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.echo.process().resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![self.echo.process(), self.generator.process()]
     }
 }

@@ -19,6 +19,7 @@ use super::veth::Veth;
 use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
+use crate::process::Process;
 use crate::topology::*;
 use crate::traffic::Encapsulation;
 
@@ -128,12 +129,8 @@ impl Subject for Linux {
     }
 
     /// The kernel forwards what is sent.
-    fn pause(&self) {
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![self.generator.process()]
     }
 }
 

@@ -272,13 +272,7 @@ impl Subject for Node {
         Some(&self.text)
     }
 
-    fn pause(&self) {
-        self.process.pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.process.resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![&self.process, self.generator.process()]
     }
 }

@@ -270,14 +270,8 @@ impl Subject for OpenVswitch {
         self.switch.threads("pmd-c")
     }
 
-    fn pause(&self) {
-        self.switch.pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.switch.resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![&self.switch, self.generator.process()]
     }
 }
 
