@@ -12,17 +12,21 @@ use crate::machine::{HugePages, Realtime, check_cores};
 use crate::measure::{Case, Measuring, Sample};
 use crate::ports::PortName;
 use crate::process::Interrupt;
+use crate::scenario::Scenario;
 use crate::subject::{Links, NamedPorts, Setting, Subject};
 
-/// Default length of a trial, milliseconds: short enough that the kernel lets a real-time thread have its core for all of it.
-const TRIAL_MS: u64 = 300;
-/// Default trials of a case.
-const REPEAT: u16 = 5;
+/// Length of a trial, milliseconds, and with `--quick`: short enough that the kernel lets a real-time thread have its core for all of it.
+const TRIAL_MS: [u64; 2] = [300, 150];
+/// Trials of a case, and the same with `--quick`; where a scenario searches: searches.
+const REPEAT: [u16; 2] = [5, 2];
+/// Searches of a case: one may take minutes.
+const SEARCHES: u16 = 1;
 
 /// A bench that is set up.
 pub(crate) struct Bench {
     pub(crate) setting: Setting,
     pub(crate) measuring: Measuring,
+    /// Trials of each case; of a scenario that searches, searches.
     pub(crate) repeat: usize,
     /// Whether a signal came when there were results already.
     pub(crate) interrupted: Cell<bool>,
@@ -61,15 +65,15 @@ fn named_ports(arguments: &CommonArguments) -> Result<Option<NamedPorts>> {
 }
 
 impl Bench {
-    /// Checks the arguments, makes a folder and reserves `mebibytes` of huge pages where that is allowed.
-    pub(crate) fn new(arguments: &CommonArguments, mebibytes: u64, quick: bool) -> Result<Self> {
+    /// Checks the arguments, makes a folder and reserves as much memory in huge pages as the scenario takes, where that is allowed.
+    pub(crate) fn new(arguments: &CommonArguments, scenario: &Scenario, quick: bool) -> Result<Self> {
         check_cores(&arguments.generator_cores, &arguments.device_cores)?;
         let interrupt = Interrupt::watch()?;
         let folder = tempfile::Builder::new()
             .prefix("sluice-bench-")
             .tempdir()
             .during(|| "creating a folder".into())?;
-        let huge_pages = if arguments.no_huge_pages { None } else { HugePages::reserve(mebibytes) };
+        let huge_pages = if arguments.no_huge_pages { None } else { HugePages::reserve(scenario.mebibytes) };
         let setting = Setting {
             folder: folder.path().to_owned(),
             generator_cores: arguments.generator_cores.clone(),
@@ -82,9 +86,10 @@ impl Bench {
             ports: named_ports(arguments)?,
             namespaces: None,
         };
-        let (trial_ms, repeat) = if quick { (150, 2) } else { (TRIAL_MS, REPEAT) };
+        let quick = usize::from(quick);
+        let repeat = if scenario.searches { SEARCHES } else { REPEAT[quick] };
         let measuring = Measuring {
-            trial_ms: arguments.trial_ms.unwrap_or(trial_ms),
+            trial_ms: arguments.trial_ms.unwrap_or(TRIAL_MS[quick]),
             realtime: Realtime::new(!arguments.no_realtime),
         };
         Ok(Self {

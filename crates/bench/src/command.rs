@@ -93,10 +93,10 @@ pub(crate) struct CommonArguments {
     /// The node's port at the other end of a downlink, in the same order.
     #[arg(long = "device-downlink", value_name = "PORT", requires_all = ["uplinks", "device_uplinks"])]
     pub(crate) device_downlinks: Vec<PortName>,
-    /// Milliseconds of each trial [default: 300].
+    /// Milliseconds of each trial at the highest rate [default: 300, with --quick 150].
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) trial_ms: Option<u64>,
-    /// Trials of each case, of which the median is shown [default: 5].
+    /// Trials of each case, or searches where a scenario searches; the median is shown [default: 5, with --quick 2; 1 search].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) repeat: Option<u16>,
     /// Let nodes lend their packet memory to the generator instead of copying (memif zero-copy; needs huge pages).

@@ -77,6 +77,8 @@ pub mod marks {
     pub const DISTURBED: &str = "another program had one of the cores for a while";
     /// The search was not allowed to go higher.
     pub const LIMITED_BY_SEARCH: &str = "limited by the search's maximum";
+    /// Some searches have no number.
+    pub const SOME_SEARCHES: &str = "the median of those searches that found a number; others found none";
     /// Not even the lowest rate of the search passed.
     pub const BELOW_MINIMUM: &str = "below the minimum rate of the search";
 }

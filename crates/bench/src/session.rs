@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 
@@ -12,11 +13,13 @@ use crate::device::UnderTest;
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions, Sample, median};
+use crate::measure::{Case, Directions, NEAR_CEILING, Sample, median};
+use crate::message::Load;
 use crate::ports::PortName;
 use crate::profile::Profile;
-use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
+use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, terminal};
 use crate::scenario::{Choice, Scenario};
+use crate::search::latency::SHARES;
 use crate::search::{Progress, back_to_back, throughput};
 use crate::subject::{Node, Subject};
 use crate::topology::FLOWS;
@@ -32,6 +35,25 @@ pub(crate) const ABOVE_CEILING: f64 = 1.25;
 const BURSTS: [u64; 2] = [512, 65_536];
 /// Exit code of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
+
+/// What generator and links can do in a case: what comes back from an echo.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ceiling {
+    /// Millions of frames a second, of each trial.
+    pub(crate) mpps: Vec<f64>,
+}
+
+impl Ceiling {
+    /// Frames a second: the median.
+    pub(crate) fn rate(&self) -> f64 {
+        median(self.mpps.iter().copied()).unwrap_or_default() * 1e6
+    }
+
+    /// Whether a rate is so near that generator or links were its limit.
+    pub(crate) fn is_near(&self, rate: f64) -> bool {
+        rate > NEAR_CEILING * self.rate()
+    }
+}
 
 /// What a scenario works with.
 pub(crate) struct Session<'a> {
@@ -59,7 +81,7 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::check(arguments)?;
-    let bench = Bench::new(&arguments.common, scenario.mebibytes, arguments.quick)?;
+    let bench = Bench::new(&arguments.common, scenario, arguments.quick)?;
     let mut report = begin(scenario, arguments, &bench);
     let mut session =
         Session { arguments, bench, sizes: scenario.sizes, bar: progress(STEP as usize), done: 0 };
@@ -124,6 +146,7 @@ fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> R
             bench.measuring.trial_ms as f64 / 1e3
         }),
         trials: (!scenario.searches).then_some(bench.repeat as u32),
+        searches: scenario.searches.then_some(bench.repeat as u32),
         loss_tolerance: scenario.searches.then_some(arguments.loss_tolerance / 100.0),
         description: Some(format!(
             "UDP over {}, {} between TEPs over {}; nothing is random",
@@ -257,7 +280,7 @@ impl Session<'_> {
         }
         let of = |case: &Case| {
             self.message(format!("{case}: cycles by stage"));
-            Profile::of(node, case, &self.bench.measuring)
+            Profile::of(node, case, &self.bench.measuring, self.bench.repeat)
         };
         cases.iter().map(of).collect()
     }
@@ -305,12 +328,33 @@ impl Session<'_> {
         }
     }
 
-    /// What comes back from an echo in a case, frames a second: the median of some trials.
-    pub(crate) fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<f64> {
+    /// What comes back from an echo in a case.
+    pub(crate) fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<Ceiling> {
         self.message(format!("{case}: what generator and links can do"));
         let trials = (0..CEILING_TRIALS).map(|_| self.bench.measuring.sample(echo, case));
         let trials = trials.collect::<Result<Vec<_>>>()?;
-        Ok(median(trials.iter().map(|sample| sample.result.packets_per_second())).unwrap_or_default())
+        Ok(Ceiling { mpps: trials.iter().map(Sample::mpps).collect() })
+    }
+
+    /// What comes back from an echo in a case, and how long a frame is under way at a tenth of that. Both are told to the report; its own latency is
+    /// that of the first case.
+    pub(crate) fn ceiling_and_latency(
+        &self,
+        echo: &mut dyn Subject,
+        case: &Case,
+        report: &mut Report,
+    ) -> Result<Ceiling> {
+        let ceiling = self.ceiling(echo, case)?;
+        let load = Load::Rate {
+            packets_per_second: ceiling.rate() * SHARES[0] / case.directions.streams().len() as f64,
+        };
+        let measuring = self.bench.measuring;
+        let trial =
+            measuring.calm_trial(echo, case, load, Duration::from_millis(measuring.trial_ms), true)?;
+        report.generator.ceiling_mpps.push((case.to_string(), ceiling.rate() / 1e6));
+        let latency = trial.result.latency.map(Latency::from);
+        report.generator.own_latency = report.generator.own_latency.or(latency);
+        Ok(ceiling)
     }
 
     /// Searches for a subject's throughput in a case, and returns the trials with it.

@@ -108,6 +108,23 @@ fn workloads_send_back_what_the_tester_sends() {
     }
 }
 
+/// With several searches of a case each number keeps what every one of them found, so that `compare` can tell change from noise.
+#[test]
+fn searches_that_are_repeated_are_kept() {
+    let rates =
+        ["--link-speed", "0.01", "--minimum-rate", "50", "--loss-tolerance", "50", "--trial-s", "0.2"];
+    let arguments = [&["--quick", "--sizes", "256", "--repeat", "3"], &rates[..]].concat();
+    let report = report("bme-1", &arguments, &[]);
+    assert_eq!((&report["traffic"]["searches"], &report["traffic"]["trials"]), (&3.into(), &Value::Null));
+    let row = &rows(&report, "throughput")[0];
+    for column in ["throughput", "frames", "loss", "cpu", "core", "cycles", "ceiling"] {
+        assert_eq!(row["cells"][column]["samples"].as_array().map(Vec::len), Some(3), "{column}: {row}");
+    }
+    for row in rows(&report, "latency") {
+        assert_eq!(row["cells"]["latency-p50"]["samples"].as_array().map(Vec::len), Some(3), "{row}");
+    }
+}
+
 #[test]
 fn all_links_and_paths_are_used() {
     let rates =

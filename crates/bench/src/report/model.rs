@@ -219,6 +219,8 @@ pub struct Traffic {
     pub trial_s: Option<f64>,
     /// Trials of each case.
     pub trials: Option<u32>,
+    /// Searches of each case.
+    pub searches: Option<u32>,
     /// Share of the frames that may be lost at the throughput, 0 to 1.
     pub loss_tolerance: Option<f64>,
     /// Anything else, in words.

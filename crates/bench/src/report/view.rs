@@ -106,10 +106,13 @@ fn spread(table: &Table) -> Option<String> {
     let typical = median(spreads.iter().map(|(spread, ..)| *spread))?;
     let (most, row, column) = spreads.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     if most == 0.0 {
-        return Some("Measured numbers are medians, and the trials of each number agree.".into());
+        return Some(
+            "Measured numbers are medians, where nothing else is said, and the trials of each number agree."
+                .into(),
+        );
     }
     Some(format!(
-        "Measured numbers are medians. The lowest and the highest trial of a number are typically {} % of it apart, at most {} % ({}{}).",
+        "Measured numbers are medians, where nothing else is said. The lowest and the highest trial of a number are typically {} % of it apart, at most {} % ({}{}).",
         number(typical, 1),
         number(most, 1),
         column.heading,

@@ -66,9 +66,12 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         let [on, off] = [&samples[0][at], &samples[1][at]];
         let saved =
             Sample::cycles(on).into_iter().zip(Sample::cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
-        let forwarding = |profiles: &[Profile]| profiles.get(at).map(|profile| profile.forwarding);
+        let forwarding = |profiles: &[Profile]| {
+            profiles.get(at).map(|profile| profile.forwarding.clone()).unwrap_or_default()
+        };
         let (on_forwarding, off_forwarding) = (forwarding(&profiles_on), forwarding(&profiles_off));
-        let saved_forwarding = on_forwarding.zip(off_forwarding).map(|(on, off)| (1.0 - on / off) * 100.0);
+        let pairs = on_forwarding.iter().zip(&off_forwarding);
+        let saved_forwarding: Vec<f64> = pairs.map(|(on, off)| (1.0 - on / off) * 100.0).collect();
         let hits = on.iter().filter_map(|sample| Some(sample.counters.hit_rate()? * 100.0));
         names.push(case.to_string());
         with.push(median(Sample::cycles(on)));
@@ -78,9 +81,9 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             .measured("on", Sample::cycles(on))
             .measured("off", Sample::cycles(off))
             .measured("saved", saved)
-            .value_or("on-forwarding", on_forwarding, "interrupted")
-            .value_or("off-forwarding", off_forwarding, "interrupted")
-            .value_or("saved-forwarding", saved_forwarding, "interrupted")
+            .measured("on-forwarding", on_forwarding)
+            .measured("off-forwarding", off_forwarding)
+            .measured("saved-forwarding", saved_forwarding)
             .document("document", PUBLISHED)
             .measured("on-mpps", on.iter().map(Sample::mpps))
             .measured("off-mpps", off.iter().map(Sample::mpps))

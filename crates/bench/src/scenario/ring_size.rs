@@ -59,12 +59,14 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             if ring_size == RING_SIZES[0] {
                 session.describe(&mut node, report);
             }
-            let rate = session.bench.measuring.sample(&mut node, case)?.result.packets_per_second();
+            let trials = (0..session.bench.repeat).map(|_| session.bench.measuring.sample(&mut node, case));
+            let rates: Vec<f64> =
+                trials.map(|trial| Ok(trial?.result.packets_per_second())).collect::<Result<_>>()?;
+            let rate = median(rates.iter().copied()).unwrap_or_default();
             let mut device = UnderTest::new(&mut node, case, session.bench.measuring);
             let (paces, verdict) =
                 session.longest_burst(&mut device, rate, format!("rings of {ring_size}, {case}"))?;
-            let pace = median(paces).unwrap_or_default();
-            table.push(row(&case.sizes, ring_size, &verdict, pace, rate));
+            table.push(row(&case.sizes, ring_size, &verdict, &paces, &rates));
             session.message(format!("rings of {ring_size}: loss by length of a burst"));
             chart = chart.series(Series::points(&ring_size.to_string(), curve(&mut device)?));
             session.step();
@@ -90,18 +92,25 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn row(sizes: &impl std::fmt::Display, ring_size: u16, verdict: &Verdict, pace: f64, rate: f64) -> Row {
+fn row(
+    sizes: &impl std::fmt::Display,
+    ring_size: u16,
+    verdict: &Verdict,
+    paces: &[f64],
+    rates: &[f64],
+) -> Row {
+    let million = |rates: &[f64]| rates.iter().map(|rate| rate / 1e6).collect::<Vec<_>>();
     let row = Row::new()
         .label("size", sizes)
         .label("ring", ring_size)
-        .value("pace", pace / 1e6)
-        .value("rate", rate / 1e6);
+        .measured("pace", million(paces))
+        .measured("rate", million(rates));
     let (bursts, mark) = match verdict {
         Verdict::BelowMinimum { .. } => return row.not_measured("burst", "loss at the shortest burst"),
         Verdict::Found(bursts) => (bursts, None),
         Verdict::AtLeast { bursts, .. } => (bursts, Some(marks::LIMITED_BY_SEARCH)),
     };
-    let row = row.value("burst", bursts.average);
+    let row = row.average("burst", bursts.lengths.iter().map(|frames| *frames as f64));
     let row = match mark {
         Some(mark) => row.mark(mark),
         None => row,
