@@ -8,6 +8,7 @@
 //! ```text
 //!   stdin ─▶ orders ─▶ Station ─ Plan: the frames of a trial ─▶ a Lane for each core ── its queue of every port
 //!                                                                 ├─ Sender, Receiver ─ SequenceWindow, Latencies
+//!                                                                 ├─ Settling: when the wire is quiet, for all cores
 //!                                                                 ├─ Reflector: workloads that send back what they get
 //!                                                                 └─ neighbors: ARP and neighbour solicitations
 //! ```
@@ -25,6 +26,7 @@ mod receiver;
 mod reflector;
 mod sender;
 mod sequence;
+mod settling;
 mod station;
 
 use std::io::{BufRead, Write};

@@ -21,7 +21,9 @@ use crate::lane::{Lane, LaneLink, LaneResult, Others};
 use crate::latency::Latencies;
 use crate::plan::{Part, Plan};
 use crate::ports::{self, Opening};
+use crate::receiver::Receipts;
 use crate::sender::SendPool;
+use crate::settling::{Settling, SettlingCore};
 use crate::tell;
 
 /// How often the links are looked at between orders.
@@ -73,6 +75,22 @@ pub(crate) fn run(eal: &Eal, equipment: &Equipment, orders: Orders<Command>) -> 
     }
 }
 
+/// Does `work` for each task until there are no more, and between them, as often as the links are to be looked at, `idle`.
+fn serve<S, T>(
+    state: &mut S,
+    tasks: &Orders<T>,
+    mut work: impl FnMut(&mut S, T),
+    mut idle: impl FnMut(&mut S),
+) {
+    loop {
+        match tasks.recv_timeout(IDLE) {
+            Ok(task) => work(state, task),
+            Err(RecvTimeoutError::Timeout) => idle(state),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
 /// The ports and the cores.
 struct Station {
     // Queues before their ports.
@@ -100,6 +118,7 @@ struct Task {
     /// When to begin, cycles; 0 until that is known.
     start: Arc<AtomicU64>,
     duration: Duration,
+    settling: Arc<Settling>,
     result: Sender<anyhow::Result<LaneResult>>,
 }
 
@@ -187,10 +206,12 @@ impl Station {
         self.trial = self.trial.wrapping_add(1);
         let plan = Arc::new(Plan::new(order, self.topology, self.trial, 1 + self.others.len())?);
         let (start, ready) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let settling = Arc::new(Settling::new(1 + self.others.len(), self.clock));
         let (sender, results) = channel();
         for other in &self.others {
             let (plan, start, ready) = (Arc::clone(&plan), Arc::clone(&start), Arc::clone(&ready));
-            other.give(Task { plan, ready, start, duration, result: sender.clone() })?;
+            let (settling, result) = (Arc::clone(&settling), sender.clone());
+            other.give(Task { plan, ready, start, duration, settling, result })?;
         }
         drop(sender);
         let part = Part::new(&plan, 0, self.clock);
@@ -213,7 +234,7 @@ impl Station {
                 link_down |= !are_up(ports);
             }
         };
-        let own = part.and_then(|part| self.lane.run(part, begin, duration, watch));
+        let own = part_of_trial(&mut self.lane, part, begin, duration, settling.core(0), watch);
         let others: Vec<_> = results.iter().collect();
         anyhow::ensure!(others.len() == self.others.len(), "a thread of the generator has ended in a trial");
         link_down |= !are_up(&self.ports);
@@ -247,6 +268,7 @@ impl Station {
         let mut results = results.into_iter();
         let mut sum = results.next().context("a core's result")?;
         for more in results {
+            sum.receipts.extend(more.receipts);
             for (counts, more) in sum.streams.iter_mut().zip(&more.streams) {
                 StreamCounts::add(counts, more);
             }
@@ -264,6 +286,7 @@ impl Station {
                 sum.clock_difference_ns = more.clock_difference_ns;
             }
         }
+        Receipts::take_duplicates_off(sum.receipts, &mut sum.streams);
         Ok(TrialResult {
             sending_ns: sum.sending_ns,
             streams: sum.streams,
@@ -279,6 +302,24 @@ impl Station {
     }
 }
 
+/// One core's part of a trial. One that could not be made ready sends nothing, and nobody waits for it.
+fn part_of_trial(
+    lane: &mut Lane,
+    part: anyhow::Result<Part>,
+    start: u64,
+    duration: Duration,
+    settling: SettlingCore<'_>,
+    watch: impl FnMut(),
+) -> anyhow::Result<LaneResult> {
+    match part {
+        Ok(part) => lane.run(part, start, duration, settling, watch),
+        Err(error) => {
+            settling.end_sending(start, 0, 0);
+            Err(error)
+        }
+    }
+}
+
 /// Whether all links are up. A port that does not tell is not.
 fn are_up(ports: &[Port]) -> bool {
     ports.iter().all(|port| port.link().is_ok_and(|link| link.up))
@@ -290,7 +331,7 @@ impl OtherCore {
         let eal = eal.clone();
         let thread = std::thread::Builder::new().name(format!("generator-{core}")).spawn(move || {
             let pinned = pin_to_core(core).and_then(|()| WorkerRegistration::new(&eal));
-            for task in orders {
+            let work = |lane: &mut Lane, task: Task| {
                 let usable = pinned.as_ref().map_err(|error| anyhow::anyhow!("core {core}: {error}"));
                 let part = usable.and_then(|_| Part::new(&task.plan, at, lane.clock));
                 task.ready.fetch_add(1, Ordering::AcqRel);
@@ -298,10 +339,18 @@ impl OtherCore {
                     std::hint::spin_loop();
                 }
                 let start = task.start.load(Ordering::Acquire);
-                let result = part.and_then(|part| lane.run(part, start, task.duration, || {}));
+                let settling = task.settling.core(at);
+                let result = part_of_trial(lane, part, start, task.duration, settling, || {});
                 // Nobody listens only when the process ends.
                 let _ = task.result.send(result);
-            }
+            };
+            // Neighbours ask on any queue.
+            let idle = |lane: &mut Lane| {
+                if pinned.is_ok() {
+                    lane.idle();
+                }
+            };
+            serve(&mut lane, &orders, work, idle);
         });
         Ok(Self { tasks: Some(tasks), thread: Some(thread.context("starting a thread")?) })
     }
@@ -323,5 +372,35 @@ impl Drop for OtherCore {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the peer asks between two trials comes to any core's queues.
+    #[test]
+    fn a_core_looks_at_its_queues_between_tasks() {
+        let (tasks, orders) = channel();
+        let mut tasks = Some(tasks);
+        let mut done = Vec::new();
+        serve(
+            &mut done,
+            &orders,
+            |done, task| done.push(Some(task)),
+            |done| {
+                done.push(None);
+                match (done.len(), tasks.take()) {
+                    (1, Some(sender)) => {
+                        sender.send(7).unwrap();
+                        tasks = Some(sender);
+                    }
+                    // The orders end.
+                    (_, sender) => drop(sender),
+                }
+            },
+        );
+        assert_eq!(done, [None, Some(7), None]);
     }
 }
