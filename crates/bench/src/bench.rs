@@ -140,7 +140,7 @@ impl Bench {
 /// A progress bar on standard error, which does not show where that is no terminal.
 pub(crate) fn progress(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} % {elapsed} {msg}") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(500));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::BenchError;
 use crate::measure::{Case, Measuring, Sample, median};
-use crate::message::{Load, TrialResult};
+use crate::message::{COMPLETE_QUIET, Load, QUIET, TrialResult};
 use crate::search::{Counters, Device, Outcome, Preparation, Request, SearchError, Traffic};
 use crate::subject::Subject;
 
@@ -33,6 +33,16 @@ pub(crate) struct UnderTest<'a> {
 impl<'a> UnderTest<'a> {
     pub(crate) const fn new(subject: &'a mut dyn Subject, case: &'a Case, measuring: Measuring) -> Self {
         Self { subject, case, measuring, pace: None, disturbed: 0, samples: Vec::new() }
+    }
+
+    /// Time that a trial takes besides sending, where frames are lost: what precedes it, and the wait for late frames. Preparations whose time
+    /// is the device's are left out.
+    pub(crate) fn overhead(preparation: Preparation) -> Duration {
+        QUIET
+            + match preparation {
+                Preparation::RampUp => RAMP_UP + COMPLETE_QUIET,
+                Preparation::Nothing | Preparation::ResetState => Duration::ZERO,
+            }
     }
 
     /// The last trial at a load.

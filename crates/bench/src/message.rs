@@ -2,6 +2,8 @@
 //!
 //! The generator speaks first, with [`Answer::Started`]; from then on each [`Command`] gets one answer. It ends when its input ends.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::traffic::{Direction, Expected, Family};
@@ -50,6 +52,13 @@ pub const MOST_SIZES: usize = 4096;
 
 /// Most frames whose arrivals are told.
 pub const MOST_ARRIVALS: u64 = 1_000_000;
+
+/// A trial is over when nothing has come back for so long: longer than other programs hold a core of a shared machine.
+pub const QUIET: Duration = Duration::from_millis(200);
+/// The same once every frame has come back: there may still be copies of some.
+pub const COMPLETE_QUIET: Duration = Duration::from_millis(5);
+/// Longest wait for that, from the moment when sending has ended.
+pub const SETTLING_LIMIT: Duration = Duration::from_secs(1);
 
 /// What a trial offers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

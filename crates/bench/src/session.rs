@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
@@ -417,6 +417,8 @@ impl Session<'_> {
 
     /// Shows what a search is doing.
     pub(crate) fn observer(&self, what: String) -> impl FnMut(&Progress) + '_ {
+        let began = Instant::now();
+        let overhead = UnderTest::overhead(self.arguments.conditions().preparation);
         move |progress| {
             self.bar.set_position(self.done + (progress.share() * STEP as f64) as u64);
             let bounds = match (progress.lower, progress.upper) {
@@ -425,12 +427,50 @@ impl Session<'_> {
                 (None, Some(upper)) => format!(", below {}", mega(upper)),
                 (None, None) => String::new(),
             };
-            let left = progress.sending_left.as_secs_f64();
+            let left = time_left(progress, began.elapsed(), overhead).as_secs_f64();
             self.bar.set_message(format!("{what}: {}{bounds}, at most {left:.0} s", progress.traffic));
         }
     }
 }
 
+/// Time that a search still takes, if it needs as many trials as it may: of sending, and of what precedes and follows it. How long that is shows in the
+/// trials so far; before the first one it is as expected.
+fn time_left(progress: &Progress, elapsed: Duration, expected: Duration) -> Duration {
+    let besides = match progress.trials_done {
+        0 => expected,
+        done => elapsed.saturating_sub(progress.sending_done) / done,
+    };
+    progress.sending_left + besides * progress.trials_left
+}
+
 fn mega(rate: f64) -> String {
     format!("{:.2} M", rate / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::{Phase, Preparation, Traffic};
+
+    #[test]
+    fn an_estimate_includes_what_precedes_and_follows_sending() {
+        let [milliseconds, seconds] = [Duration::from_millis, Duration::from_secs];
+        let progress = |trials_done, trials_left| Progress {
+            phase: Phase::Narrowing,
+            traffic: Traffic::Burst { frames: 1 },
+            lower: None,
+            upper: None,
+            trials_done,
+            trials_left,
+            sending_done: seconds(1) * trials_done,
+            sending_left: seconds(1) * trials_left,
+        };
+        let expected = UnderTest::overhead(Preparation::RampUp);
+        assert_eq!(expected, milliseconds(245));
+        assert_eq!(time_left(&progress(0, 10), milliseconds(3), expected), milliseconds(12_450));
+        // Four trials took 1.5 s each.
+        assert_eq!(time_left(&progress(4, 6), seconds(6), expected), seconds(9));
+        // A clock that lags by a little makes no time negative.
+        assert_eq!(time_left(&progress(4, 6), milliseconds(3_999), expected), seconds(6));
+    }
 }

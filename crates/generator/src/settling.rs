@@ -5,16 +5,11 @@
 //! sends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+
+use sluice_bench::message::{COMPLETE_QUIET, QUIET, SETTLING_LIMIT};
 
 use crate::clock::Clock;
 
-/// The wire is quiet when nothing came for so long: longer than other programs hold a core of a shared machine.
-const QUIET: Duration = Duration::from_millis(200);
-/// The same once every frame has come back: there may still be copies of some.
-const COMPLETE_QUIET: Duration = Duration::from_millis(5);
-/// Longest wait for a quiet wire, from the moment when the last core has ended sending.
-const LIMIT: Duration = Duration::from_secs(1);
 /// The time of a core that still sends.
 const SENDING: u64 = 0;
 
@@ -52,7 +47,7 @@ impl Settling {
             cores: (0..cores).map(|_| Said::default()).collect(),
             quiet: clock.cycles_of(QUIET),
             complete_quiet: clock.cycles_of(COMPLETE_QUIET),
-            limit: clock.cycles_of(LIMIT),
+            limit: clock.cycles_of(SETTLING_LIMIT),
         }
     }
 
