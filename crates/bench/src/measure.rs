@@ -139,7 +139,7 @@ pub(crate) struct Sample {
 /// A core that was busy for less than this share of a trial had to wait for the generator.
 const SATURATED: f64 = 0.9;
 /// A result from this share of the ceiling up is the generator's rather than the subject's.
-pub(crate) const NEAR_CEILING: f64 = 0.9;
+const NEAR_CEILING: f64 = 0.9;
 
 /// Longest wait for a core that a trial bears: rings hold so much.
 const CALM: Duration = Duration::from_micros(50);
@@ -161,14 +161,37 @@ impl Sample {
     pub(crate) fn is_disturbed(&self) -> bool {
         self.waited > CALM
     }
+}
 
-    /// Whether the generator rather than the subject was the limit of some trials, beside those of an echo.
-    pub(crate) fn are_limited_by_generator(trials: &[Self], echoed: &[Self]) -> bool {
-        let rate = |samples: &[Self]| median(samples.iter().map(|sample| sample.result.packets_per_second()));
+/// What generator and links can do in a case: what comes back from an echo.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ceiling {
+    /// Millions of frames a second, of each trial.
+    pub(crate) mpps: Vec<f64>,
+}
+
+impl Ceiling {
+    /// Of some trials of an echo.
+    pub(crate) fn of(trials: &[Sample]) -> Self {
+        Self { mpps: trials.iter().map(Sample::mpps).collect() }
+    }
+
+    /// Frames a second: the median; 0 of no trial.
+    pub(crate) fn rate(&self) -> f64 {
+        median(self.mpps.iter().copied()).unwrap_or_default() * 1e6
+    }
+
+    /// Whether a rate is so near that generator or links were its limit.
+    pub(crate) fn is_near(&self, rate: f64) -> bool {
+        !self.mpps.is_empty() && rate > NEAR_CEILING * self.rate()
+    }
+
+    /// Whether generator or links rather than the subject were the limit of trials at the highest rate: it comes near, or the subject's cores had
+    /// to wait.
+    pub(crate) fn limits(&self, trials: &[Sample]) -> bool {
         let busy = median(trials.iter().map(|sample| sample.busy)).unwrap_or_default();
-        let near =
-            rate(trials).zip(rate(echoed)).is_some_and(|(rate, ceiling)| rate > NEAR_CEILING * ceiling);
-        busy < SATURATED || near
+        let rate = median(trials.iter().map(|sample| sample.result.packets_per_second()));
+        busy < SATURATED || rate.is_some_and(|rate| self.is_near(rate))
     }
 }
 
@@ -330,8 +353,7 @@ mod tests {
 
     #[test]
     fn a_core_that_waits_or_a_near_ceiling_means_the_generator_is_the_limit() {
-        let limited =
-            |busy, ceiling| Sample::are_limited_by_generator(&[sample(5_000, busy)], &[sample(ceiling, 1.0)]);
+        let limited = |busy, ceiling| Ceiling::of(&[sample(ceiling, 1.0)]).limits(&[sample(5_000, busy)]);
         assert!(limited(0.7, 20_000), "the core had to wait");
         assert!(limited(1.0, 5_400), "the ceiling is near");
         assert!(!limited(1.0, 5_600));

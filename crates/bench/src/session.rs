@@ -13,7 +13,7 @@ use crate::device::UnderTest;
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions, NEAR_CEILING, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample, median};
 use crate::message::Load;
 use crate::ports::PortName;
 use crate::profile::Profile;
@@ -21,8 +21,8 @@ use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, terminal}
 use crate::scenario::{Choice, Scenario};
 use crate::search::latency::SHARES;
 use crate::search::{Progress, back_to_back, throughput};
-use crate::subject::{Node, Subject};
-use crate::topology::FLOWS;
+use crate::subject::{Echo, Node, Subject};
+use crate::topology::{FLOWS, Topology};
 
 /// Units of the progress bar for each step of a scenario.
 const STEP: u64 = 1_000;
@@ -35,25 +35,6 @@ pub(crate) const ABOVE_CEILING: f64 = 1.25;
 const BURSTS: [u64; 2] = [512, 65_536];
 /// Exit code of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
-
-/// What generator and links can do in a case: what comes back from an echo.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ceiling {
-    /// Millions of frames a second, of each trial.
-    pub(crate) mpps: Vec<f64>,
-}
-
-impl Ceiling {
-    /// Frames a second: the median.
-    pub(crate) fn rate(&self) -> f64 {
-        median(self.mpps.iter().copied()).unwrap_or_default() * 1e6
-    }
-
-    /// Whether a rate is so near that generator or links were its limit.
-    pub(crate) fn is_near(&self, rate: f64) -> bool {
-        rate > NEAR_CEILING * self.rate()
-    }
-}
 
 /// What a scenario works with.
 pub(crate) struct Session<'a> {
@@ -328,17 +309,29 @@ impl Session<'_> {
         }
     }
 
+    /// What generator and links can do in each case: an echo, which ends before anything else starts, since both may need the same ports. Told to the
+    /// report.
+    pub(crate) fn ceilings(
+        &self,
+        topology: &Topology,
+        cases: &[Case],
+        report: &mut Report,
+    ) -> Result<Vec<Ceiling>> {
+        let mut echo = Echo::start(&self.bench.setting, topology)?;
+        cases.iter().map(|case| self.ceiling_and_latency(&mut echo, case, report)).collect()
+    }
+
     /// What comes back from an echo in a case.
-    pub(crate) fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<Ceiling> {
+    fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<Ceiling> {
         self.message(format!("{case}: what generator and links can do"));
         let trials = (0..CEILING_TRIALS).map(|_| self.bench.measuring.sample(echo, case));
         let trials = trials.collect::<Result<Vec<_>>>()?;
-        Ok(Ceiling { mpps: trials.iter().map(Sample::mpps).collect() })
+        Ok(Ceiling::of(&trials))
     }
 
     /// What comes back from an echo in a case, and how long a frame is under way at a tenth of that. Both are told to the report; its own latency is
     /// that of the first case.
-    pub(crate) fn ceiling_and_latency(
+    fn ceiling_and_latency(
         &self,
         echo: &mut dyn Subject,
         case: &Case,

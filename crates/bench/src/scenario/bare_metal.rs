@@ -5,7 +5,7 @@
 
 use crate::error::{BenchError, Result};
 use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
-use crate::measure::{Case, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample, median};
 use crate::message::Load;
 use crate::profile;
 use crate::report::{Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks};
@@ -13,8 +13,8 @@ use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::LimitedBy;
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
-use crate::session::{ABOVE_CEILING, Ceiling, Session};
-use crate::subject::{Echo, Node, Variant};
+use crate::session::{ABOVE_CEILING, Session};
+use crate::subject::{Node, Variant};
 use crate::topology::Topology;
 
 pub(crate) const ONE: Scenario = Scenario {
@@ -114,7 +114,7 @@ fn run(
     let cases = session.cases(&[Directions::Loop], report)?;
     session.steps(cases.len() * session.bench.repeat);
     let speed = session.arguments.link()?;
-    let ceilings = ceilings(session, &topology, &cases, report)?;
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     let mut measured: Vec<Measured> = Vec::new();
@@ -138,22 +138,6 @@ fn run(
         report.section(profile::section(&profiles));
     }
     Ok(())
-}
-
-/// What comes back from an echo in each case, and how long a frame is under way at a tenth of that: told to the report. The echo has ended by
-/// the time that the node starts, since both may need the same ports.
-fn ceilings(
-    session: &mut Session<'_>,
-    topology: &Topology,
-    cases: &[Case],
-    report: &mut Report,
-) -> Result<Vec<Ceiling>> {
-    let mut echo = Echo::start(&session.bench.setting, topology)?;
-    let mut ceilings = Vec::new();
-    for case in cases {
-        ceilings.push(session.ceiling_and_latency(&mut echo, case, report)?);
-    }
-    Ok(ceilings)
 }
 
 /// The highest rate that is tried: that of the line, or what generator and links can do and a little more.

@@ -4,8 +4,8 @@
 //! the generator plays a router on each path, and knows by a frame's destination MAC address which one was taken.
 
 use crate::error::Result;
-use crate::measure::{Case, Directions, Sample, median};
-use crate::report::{Axis, Chart, Column, FrameFaults, Report, Row, Section, Series, Table};
+use crate::measure::{Case, Ceiling, Directions, Sample, median};
+use crate::report::{Axis, Chart, Column, FrameFaults, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Variant};
@@ -29,10 +29,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let topology = Topology { paths: MOST_PATHS, ..session.arguments.topology() };
     let cases = session.cases(&[Directions::Decap], report)?;
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     session.steps(cases.len() * session.bench.repeat * usize::from(MOST_PATHS));
-    for case in &cases {
+    for (case, ceiling) in cases.iter().zip(&ceilings) {
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); usize::from(MOST_PATHS)];
         for _ in 0..session.bench.repeat {
             for paths in 1..=MOST_PATHS {
@@ -46,7 +47,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         for (paths, samples) in (1..).zip(&samples) {
             report.check_frames(&format!("{case}, {paths} paths"), &FrameFaults::of(samples));
         }
-        report.section(section(case, &samples));
+        report.section(section(case, ceiling, &samples));
     }
     if let Some(ratio) = report.sections.first().and_then(cost_of_all) {
         report.result(format!("Eight paths cost {:+.1} % of the cycles of one.", (ratio - 1.0) * 100.0));
@@ -54,7 +55,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
+fn section(case: &Case, ceiling: &Ceiling, samples: &[Vec<Sample>]) -> Section {
     let mut table = Table::new([
         Column::label("paths", "paths"),
         Column::measured("mpps", "forwarded", "Mpps").digits(2).higher_is_better(),
@@ -64,6 +65,7 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
         Column::measured("most", "most used", "%").digits(1),
         Column::calculated("even", "even", "%").digits(1),
         Column::measured("imbalance", "most / even", "").digits(2).lower_is_better(),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
     let one = samples.first().map(|samples| Sample::cycles(samples)).unwrap_or_default();
     let (mut names, mut least_used, mut most_used) = (Vec::new(), Vec::new(), Vec::new());
@@ -81,6 +83,8 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
         let row = Row::new()
             .label("paths", paths)
             .measured("mpps", samples.iter().map(Sample::mpps))
+            .mark_if(ceiling.limits(samples), marks::LIMITED_BY_GENERATOR)
+            .measured("ceiling", ceiling.mpps.iter().copied())
             .measured("cycles", Sample::cycles(samples))
             .measured(
                 "ratio",

@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::measure::{Directions, Sample, median};
 use crate::profile::{self, Profile};
-use crate::report::{Chart, Column, Report, Row, Section, Series, Table};
+use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Subject, Variant};
@@ -33,6 +33,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     session.needs_shared_memory()?;
     let topology = session.arguments.topology();
     let cases = session.cases(&DIRECTIONS, report)?;
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let setting = &session.bench.setting;
     let mut on = Node::start(setting, Variant { name: "flow-cache-on", ..Variant::new(topology) })?;
     on.pause();
@@ -60,9 +61,10 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         Column::measured("on-mpps", "with", "Mpps").digits(2).higher_is_better(),
         Column::measured("off-mpps", "without", "Mpps").digits(2).higher_is_better(),
         Column::measured("hits", "hits", "%").digits(2),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
     let (mut names, mut with, mut without) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, case) in cases.iter().enumerate() {
+    for (at, (case, ceiling)) in cases.iter().zip(&ceilings).enumerate() {
         let [on, off] = [&samples[0][at], &samples[1][at]];
         let saved =
             Sample::cycles(on).into_iter().zip(Sample::cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
@@ -86,8 +88,11 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             .measured("saved-forwarding", saved_forwarding)
             .document("document", PUBLISHED)
             .measured("on-mpps", on.iter().map(Sample::mpps))
+            .mark_if(ceiling.limits(on), marks::LIMITED_BY_GENERATOR)
             .measured("off-mpps", off.iter().map(Sample::mpps))
-            .measured("hits", hits);
+            .mark_if(ceiling.limits(off), marks::LIMITED_BY_GENERATOR)
+            .measured("hits", hits)
+            .measured("ceiling", ceiling.mpps.iter().copied());
         table.push(row);
         for samples in [on, off] {
             report.check_frames(&case.to_string(), &crate::report::FrameFaults::of(samples));

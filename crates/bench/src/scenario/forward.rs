@@ -1,7 +1,7 @@
 //! `forward`: one node as fast as it can, every direction and family by itself and both directions at once.
 
 use crate::error::Result;
-use crate::measure::{Case, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample, median};
 use crate::profile;
 use crate::report::{Axis, Cell, Chart, Column, FrameFaults, Report, Row, Section, Series, Table, marks};
 use crate::scenario::Scenario;
@@ -129,7 +129,7 @@ fn section(measured: &[Measured<'_>]) -> Section {
 }
 
 fn row(one: &Measured<'_>) -> Row {
-    let limited = Sample::are_limited_by_generator(one.ours, one.echoed);
+    let limited = Ceiling::of(one.echoed).limits(one.ours);
     let all = |of: fn(&Sample) -> Option<f64>| one.ours.iter().filter_map(of);
     let bits = one.case.bits();
     Row::new()

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::environment::Port;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample, median};
 use crate::report::{
     Axis, Cell, Chart, Column, FrameFaults, OutputFile, Report, Row, Section, Series, Table, marks,
 };
@@ -232,8 +232,7 @@ fn row(
 ) -> Row {
     let cycles = |sample: &Sample| sample.counters.cycles_per_packet();
     let tells_cycles = samples.iter().any(|sample| cycles(sample).is_some());
-    let limited =
-        tells_cycles && !std::ptr::eq(samples, echo) && Sample::are_limited_by_generator(samples, echo);
+    let limited = tells_cycles && !std::ptr::eq(samples, echo) && Ceiling::of(echo).limits(samples);
     let row = Row::new()
         .label("case", case)
         .label("device", device.name)

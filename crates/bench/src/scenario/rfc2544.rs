@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::device::UnderTest;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions, median};
+use crate::measure::{Case, Ceiling, Directions, median};
 use crate::message::Load;
 use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::Scenario;
 use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;
 use crate::search::{LimitedBy, Trial, back_to_back, frame_loss, maximum_receive_rate, reset};
-use crate::session::{ABOVE_CEILING, Ceiling, Session};
-use crate::subject::{Echo, Node, Variant};
+use crate::session::{ABOVE_CEILING, Session};
+use crate::subject::{Node, Variant};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rfc2544",
@@ -69,11 +69,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     // Without a choice, both directions at once.
     let cases = session.only_if_unchosen(cases, Directions::Both);
     session.steps(cases.len() * (session.bench.repeat * METHODS + 1) + 1);
-    // The echo has ended by the time that the node starts, since both may need the same ports.
-    let mut echo = Echo::start(&session.bench.setting, &topology)?;
-    let ceilings = cases.iter().map(|case| session.ceiling_and_latency(&mut echo, case, report));
-    let ceilings: Vec<Ceiling> = ceilings.collect::<Result<_>>()?;
-    drop(echo);
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     let mut measured: Vec<Measured> = Vec::new();
@@ -113,7 +109,8 @@ fn measure(session: &mut Session<'_>, node: &mut Node, one: &mut Measured) -> Re
 /// One search by each method, but for bursts.
 fn round(session: &mut Session<'_>, node: &mut Node, case: &Case, ceiling: &Ceiling) -> Result<Round> {
     let trial = session.arguments.trial();
-    let highest = ceiling.rate() * ABOVE_CEILING;
+    let ceiling = ceiling.rate();
+    let highest = ceiling * ABOVE_CEILING;
     let (found, device) = session.throughput(node, case, highest)?;
     let disturbed = device.disturbed;
     session.step();
@@ -148,7 +145,7 @@ fn round(session: &mut Session<'_>, node: &mut Node, case: &Case, ceiling: &Ceil
     let settings = frame_loss::Settings {
         trial,
         conditions: session.arguments.conditions(),
-        ..frame_loss::Settings::rfc_2544(ceiling.rate())
+        ..frame_loss::Settings::rfc_2544(ceiling)
     };
     let losses =
         frame_loss::search(&settings, &mut device, &mut session.observer(format!("{case} frame loss")))?;

@@ -5,7 +5,7 @@
 
 use crate::device::UnderTest;
 use crate::error::Result;
-use crate::measure::{Directions, median};
+use crate::measure::{Directions, Sample, median};
 use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::back_to_back::Verdict;
@@ -43,9 +43,11 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         Column::measured("most", "most", "frames"),
         Column::measured("pace", "pace", "Mpps").digits(1),
         Column::measured("rate", "forwarded", "Mpps").digits(1).higher_is_better(),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(1),
     ]);
     let mut charts = Vec::new();
-    for case in &cases {
+    let ceilings = session.ceilings(&topology, &cases, report)?;
+    for (case, ceiling) in cases.iter().zip(&ceilings) {
         let frames = Axis::new("frames in a burst", "").logarithmic();
         let mut chart = Chart::lines(
             &format!("Loss by length of a burst, {} B", case.sizes),
@@ -60,13 +62,19 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
                 session.describe(&mut node, report);
             }
             let trials = (0..session.bench.repeat).map(|_| session.bench.measuring.sample(&mut node, case));
-            let rates: Vec<f64> =
-                trials.map(|trial| Ok(trial?.result.packets_per_second())).collect::<Result<_>>()?;
-            let rate = median(rates.iter().copied()).unwrap_or_default();
+            let trials = trials.collect::<Result<Vec<Sample>>>()?;
+            let rate = median(trials.iter().map(|trial| trial.result.packets_per_second()));
             let mut device = UnderTest::new(&mut node, case, session.bench.measuring);
-            let (paces, verdict) =
-                session.longest_burst(&mut device, rate, format!("rings of {ring_size}, {case}"))?;
-            table.push(row(&case.sizes, ring_size, &verdict, &paces, &rates));
+            let (paces, verdict) = session.longest_burst(
+                &mut device,
+                rate.unwrap_or_default(),
+                format!("rings of {ring_size}, {case}"),
+            )?;
+            let row = row(&case.sizes, ring_size, &verdict, &paces)
+                .measured("rate", trials.iter().map(Sample::mpps))
+                .mark_if(ceiling.limits(&trials), marks::LIMITED_BY_GENERATOR)
+                .measured("ceiling", ceiling.mpps.iter().copied());
+            table.push(row);
             session.message(format!("rings of {ring_size}: loss by length of a burst"));
             chart = chart.series(Series::points(&ring_size.to_string(), curve(&mut device)?));
             session.step();
@@ -92,19 +100,11 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn row(
-    sizes: &impl std::fmt::Display,
-    ring_size: u16,
-    verdict: &Verdict,
-    paces: &[f64],
-    rates: &[f64],
-) -> Row {
-    let million = |rates: &[f64]| rates.iter().map(|rate| rate / 1e6).collect::<Vec<_>>();
+fn row(sizes: &impl std::fmt::Display, ring_size: u16, verdict: &Verdict, paces: &[f64]) -> Row {
     let row = Row::new()
         .label("size", sizes)
         .label("ring", ring_size)
-        .measured("pace", million(paces))
-        .measured("rate", million(rates));
+        .measured("pace", paces.iter().map(|pace| pace / 1e6));
     let (bursts, mark) = match verdict {
         Verdict::BelowMinimum { .. } => return row.not_measured("burst", "loss at the shortest burst"),
         Verdict::Found(bursts) => (bursts, None),
