@@ -5,6 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args};
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::{Encapsulation, Family};
 
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result};
@@ -12,8 +14,6 @@ use crate::frame_sizes::FrameSizes;
 use crate::line_rate::LinkSpeed;
 use crate::measure::{Case, Directions};
 use crate::search::{Accepted, Conditions, Preparation};
-use crate::topology::Topology;
-use crate::traffic::{Encapsulation, Family};
 
 /// Seconds of a trial, with `--quick` and without, and with `--full`: those of the bare-metal document.
 const TRIAL_S: [f64; 3] = [0.3, 1.0, 90.0];

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use sluice_trial::ports::PortName;
 use tempfile::TempDir;
 
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result, While};
 use crate::machine::{HugePages, Realtime, check_cores};
 use crate::measure::{Case, Measuring, Sample};
-use crate::ports::PortName;
 use crate::process::Interrupt;
 use crate::scenario::Scenario;
 use crate::subject::{Links, NamedPorts, Setting, Subject};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use sluice_trial::ports::PortName;
 
 use crate::error::Result;
-use crate::ports::PortName;
 use crate::report::compare::LEAST_CHANGE;
 use crate::scenario::latency::{self, EndArguments};
 use crate::scenario::{self, Choice};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sluice_trial::message::{COMPLETE_QUIET, Load, QUIET, TrialResult};
+
 use crate::error::BenchError;
-use crate::measure::{Case, Measuring, Sample, median};
-use crate::message::{COMPLETE_QUIET, Load, QUIET, TrialResult};
+use crate::measure::{Case, Measuring, Sample};
+use crate::report::median;
 use crate::search::{Counters, Device, Outcome, Preparation, Request, SearchError, Traffic};
 use crate::subject::Subject;
 
@@ -170,9 +172,10 @@ impl From<SearchError<Self>> for BenchError {
 
 #[cfg(test)]
 mod tests {
+    use sluice_trial::message::StreamCounts;
+    use sluice_trial::traffic::Direction;
+
     use super::*;
-    use crate::message::StreamCounts;
-    use crate::traffic::Direction;
 
     fn result() -> TrialResult {
         let counts = |direction| StreamCounts {

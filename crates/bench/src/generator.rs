@@ -6,8 +6,9 @@ use std::process::{ChildStdin, Command as Program};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use sluice_trial::message::{Answer, Command, Forwarded, TrialOrder, TrialResult};
+
 use crate::error::{BenchError, Result, While};
-use crate::message::{Answer, Command, Forwarded, TrialOrder, TrialResult};
 use crate::process::{Interrupt, LOOK, Process};
 
 /// How long an answer may take beyond the time that the order itself takes.

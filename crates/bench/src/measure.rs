@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use sluice_trial::message::{Load, TrialOrder, TrialResult};
+use sluice_trial::traffic::{Direction, Expected, Family};
 
 use crate::error::{BenchError, Result};
 use crate::frame_sizes::{FrameSizes, FrameSizesError, Genome};
 use crate::generator::Generator;
 use crate::machine::{Realtime, waited_for_core};
-use crate::message::{Load, TrialOrder, TrialResult};
+use crate::report::{FrameFaults, median};
 use crate::subject::{Counters, Subject};
-use crate::traffic::{Direction, Expected, Family};
 
 /// Octets of a frame check sequence, which counts in sizes and bits but is not in memory.
 pub(crate) const FRAME_CHECK_BYTES: usize = 4;
@@ -147,6 +148,17 @@ const CALM: Duration = Duration::from_micros(50);
 const TRIES: u32 = 5;
 
 impl Sample {
+    /// What came back as it must not in some trials.
+    pub(crate) fn faults<'a>(trials: impl IntoIterator<Item = &'a Self>) -> FrameFaults {
+        trials.into_iter().fold(FrameFaults::default(), |sum, Self { result, .. }| FrameFaults {
+            compared: sum.compared + result.sum(|stream| stream.compared),
+            wrong: sum.wrong + result.sum(|stream| stream.wrong),
+            duplicates: sum.duplicates + result.sum(|stream| stream.duplicates),
+            reordered: sum.reordered + result.sum(|stream| stream.reordered),
+            foreign: sum.foreign + result.foreign,
+        })
+    }
+
     /// Frames that came back while frames were being sent, millions a second.
     pub(crate) fn mpps(&self) -> f64 {
         self.result.packets_per_second() / 1e6
@@ -320,30 +332,11 @@ fn check_circumstances(result: &TrialResult) -> Result<()> {
     Ok(())
 }
 
-/// The middle of some numbers (the mean of the two in the middle of an even count); `None` of none.
-pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = numbers.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::message::StreamCounts;
+    use sluice_trial::message::StreamCounts;
 
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median([]), None);
-        assert_eq!(median([3.0]), Some(3.0));
-        assert_eq!(median([9.0, 1.0, 3.0]), Some(3.0));
-        assert_eq!(median([9.0, 1.0, 3.0, 4.0]), Some(3.5));
-    }
+    use super::*;
 
     fn sample(packets: u64, busy: f64) -> Sample {
         let counts = StreamCounts { received_while_sending: packets, ..StreamCounts::new(Direction::Encap) };

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use sluice_control::CoreStages;
+use sluice_trial::message::Load;
 
 use crate::error::Result;
-use crate::measure::{Case, Measuring, Sample, median};
-use crate::message::Load;
-use crate::report::{Chart, Column, Row, Section, Series, Table};
+use crate::measure::{Case, Measuring, Sample};
+use crate::report::{Chart, Column, Row, Section, Series, Table, median};
 use crate::subject::Node;
 
 /// Stages that receive and send, or look for packets; the others forward.

@@ -67,6 +67,7 @@ pub use model::{
     Axis, Chart, ChartKind, Document, FORMAT, FrameFaults, Generator, ImixPart, Note, Origin, Point, Report,
     Scale, Section, Series, Severity, Source, Traffic,
 };
+pub use statistics::median;
 pub use table::{Cell, Column, ColumnKind, Latency, Row, Sense, Table};
 
 /// Marks that several scenarios give to cells. A mark is a sentence's worth of text, explained below its table.

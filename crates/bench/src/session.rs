@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use sluice_trial::message::Load;
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::{FLOWS, Topology};
 
 use crate::arguments::ScenarioArguments;
 use crate::bench::{Bench, progress};
@@ -13,16 +16,13 @@ use crate::device::UnderTest;
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Ceiling, Directions, Sample, median};
-use crate::message::Load;
-use crate::ports::PortName;
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::profile::Profile;
-use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, terminal};
+use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, median, terminal};
 use crate::scenario::{Choice, Scenario};
 use crate::search::latency::SHARES;
 use crate::search::{Progress, back_to_back, throughput};
 use crate::subject::{Echo, Node, Subject};
-use crate::topology::{FLOWS, Topology};
 
 /// Units of the progress bar for each step of a scenario.
 const STEP: u64 = 1_000;

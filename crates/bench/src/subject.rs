@@ -17,10 +17,10 @@ pub(crate) use veth::{Namespaces, Veth};
 
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
-use crate::ports::PortName;
 use crate::process::{Interrupt, Process, find};
-use crate::topology::Topology;
-use crate::traffic::Expected;
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::Expected;
 
 /// Something that does the work of a node, and is measured beside it: a file of its own here, and a line in [`PEERS`].
 pub(crate) struct Peer {

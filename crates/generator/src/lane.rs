@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use sluice_bench::message::StreamCounts;
-use sluice_bench::topology::{Side, Topology};
 use sluice_dpdk::{Mbuf, Mempool, RxQueue, TxQueue, cycles};
+use sluice_trial::message::StreamCounts;
+use sluice_trial::topology::{Side, Topology};
 
 use crate::clock::{Clock, Moment};
 use crate::latency::Latencies;

@@ -2,7 +2,7 @@
 //!
 //! One process, one core or several, DPDK ports of any kind. As `traffic` it plays the tester on the uplinks and the host on the
 //! downlinks (over shared memory it is the server); as `echo` it forwards each frame to the other side unread, and so shows what
-//! the generator and the links themselves can do. Orders and answers are the JSON lines of `sluice_bench::message`; it ends when its
+//! the generator and the links themselves can do. Orders and answers are the JSON lines of `sluice_trial::message`; it ends when its
 //! input does.
 //!
 //! ```text
@@ -34,11 +34,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 
 use clap::{Args, Parser, ValueEnum};
-use sluice_bench::message::{Answer, Command};
-use sluice_bench::ports::PortName;
-use sluice_bench::topology::{MOST_DOWNLINKS, MOST_PATHS, Topology};
-use sluice_bench::traffic::{Encapsulation, Family};
 use sluice_dpdk::{Eal, EalOptions, HugePages};
+use sluice_trial::message::{Answer, Command};
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::{MOST_DOWNLINKS, MOST_PATHS, Topology};
+use sluice_trial::traffic::{Encapsulation, Family};
 
 use crate::station::Equipment;
 

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use sluice_bench::topology::{Side, Topology, host_mac, path_mac};
+use sluice_trial::topology::{Side, Topology, host_mac, path_mac};
 use sluice_wire::arp::{Arp, ArpOperation, ArpPacket};
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::frame::FrameBuilder;
@@ -100,8 +100,8 @@ fn answer(frame: FrameBuilder) -> Resolution {
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use sluice_bench::topology::{uplink_ipv4, uplink_ipv6, uplink_mac};
-    use sluice_bench::traffic::Family;
+    use sluice_trial::topology::{uplink_ipv4, uplink_ipv6, uplink_mac};
+    use sluice_trial::traffic::Family;
     use sluice_wire::MacAddr;
     use sluice_wire::neighbor::solicited_node;
 
@@ -112,7 +112,7 @@ mod tests {
         uplinks: 2,
         downlinks: 2,
         paths: 3,
-        encapsulation: sluice_bench::traffic::Encapsulation::Geneve,
+        encapsulation: sluice_trial::traffic::Encapsulation::Geneve,
         outer: Family::Ipv4,
     };
 

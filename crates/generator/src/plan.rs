@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use sluice_bench::message::{Load, MOST_ARRIVALS, MOST_SIZES, StreamCounts, TrialOrder};
-use sluice_bench::topology::{FLOWS, Side, Topology};
-use sluice_bench::traffic::{Direction, Stream};
+use sluice_trial::message::{Load, MOST_ARRIVALS, MOST_SIZES, StreamCounts, TrialOrder};
+use sluice_trial::topology::{FLOWS, Side, Topology};
+use sluice_trial::traffic::{Direction, Stream};
 
 use crate::clock::Clock;
 use crate::latency::Latencies;
@@ -214,7 +214,7 @@ fn sender(
 
 #[cfg(test)]
 mod tests {
-    use sluice_bench::traffic::{Expected, Family};
+    use sluice_trial::traffic::{Expected, Family};
 
     use super::*;
 

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_bench::message::StreamCounts;
-use sluice_bench::topology::{FLOWS, MOST_PATHS};
-use sluice_bench::traffic::tag::{self, Tag};
-use sluice_bench::traffic::{Expected, Stream, TrafficError};
+use sluice_trial::message::StreamCounts;
+use sluice_trial::topology::{FLOWS, MOST_PATHS};
+use sluice_trial::traffic::tag::{self, Tag};
+use sluice_trial::traffic::{Expected, Stream, TrafficError};
 
 use crate::latency::Latencies;
 use crate::sender::place;
@@ -235,9 +235,9 @@ impl Receipts {
 
 #[cfg(test)]
 mod tests {
-    use sluice_bench::topology::Topology;
-    use sluice_bench::traffic::tag::{STAMP_AT, TAG_BYTES, stamp};
-    use sluice_bench::traffic::{Direction, Family};
+    use sluice_trial::topology::Topology;
+    use sluice_trial::traffic::tag::{STAMP_AT, TAG_BYTES, stamp};
+    use sluice_trial::traffic::{Direction, Family};
 
     use super::*;
 

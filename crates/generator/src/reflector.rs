@@ -3,9 +3,9 @@
 //! Addresses are exchanged in place, outer and inner ones, and so are the inner UDP ports; a one's complement sum does not depend on
 //! the order of its terms, so that every checksum stays right. The outer source port keeps the entropy of the flow.
 
-use sluice_bench::topology::{ROUTER_MAC, Side, Topology};
-use sluice_bench::traffic::tag::MARK;
-use sluice_bench::traffic::{ETHERNET_BYTES, Encapsulation, Expected, Family, Stream};
+use sluice_trial::topology::{ROUTER_MAC, Side, Topology};
+use sluice_trial::traffic::tag::MARK;
+use sluice_trial::traffic::{ETHERNET_BYTES, Encapsulation, Expected, Family, Stream};
 
 /// Where what is exchanged stands in frames that reach the host.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ fn exchange<const N: usize>(frame: &mut [u8], at: usize) {
 
 #[cfg(test)]
 mod tests {
-    use sluice_bench::traffic::Direction;
+    use sluice_trial::traffic::Direction;
 
     use super::*;
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_bench::message::{COMPLETE_QUIET, QUIET, SETTLING_LIMIT};
+use sluice_trial::message::{COMPLETE_QUIET, QUIET, SETTLING_LIMIT};
 
 use crate::clock::Clock;
 

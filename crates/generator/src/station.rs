@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arrayvec::ArrayVec;
-use sluice_bench::message::{Answer, Command, Load, StreamCounts, TrialOrder, TrialResult};
-use sluice_bench::ports::PortName;
-use sluice_bench::topology::Topology;
 use sluice_dpdk::{Eal, MemifRole, Port, WorkerRegistration, cycles, pin_to_core};
+use sluice_trial::message::{Answer, Command, Load, StreamCounts, TrialOrder, TrialResult};
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::Topology;
 
 use crate::clock::Clock;
 use crate::lane::{Lane, LaneLink, LaneResult, Others};

@@ -6,8 +6,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use sluice_bench::message::{Answer, Command as Order, Load, TrialOrder, TrialResult};
-use sluice_bench::traffic::{Direction, Expected, Family};
+use sluice_trial::message::{Answer, Command as Order, Load, TrialOrder, TrialResult};
+use sluice_trial::traffic::{Direction, Expected, Family};
 
 /// Makes the links, and runs an echo and the generator on them, each in a namespace of its own: the groups that AF_PACKET ports with several
 /// queues join have numbers that two processes of one namespace may share by chance. The generator has this script's input and output.

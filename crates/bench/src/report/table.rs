@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
+use sluice_trial::message;
 
-use crate::measure::median;
-use crate::message;
+use super::statistics::median;
 
 /// Columns, and rows with a cell for some or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

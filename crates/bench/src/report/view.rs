@@ -1,8 +1,8 @@
 //! What people see of a table, the same on terminals and pages: texts of cells, footnotes, how far trials are apart.
 
 use super::format::{number, sign};
+use super::statistics::median;
 use super::table::{Cell, Column, ColumnKind, Row, Table};
-use crate::measure::median;
 
 /// What is shown where there is no number.
 const NOTHING: &str = "–";

@@ -3,19 +3,22 @@
 //!
 //! The edge handles each frame of the tester twice: encapsulated on its way to the workloads, decapsulated on its way back.
 
+use sluice_trial::message::Load;
+use sluice_trial::topology::Topology;
+
 use crate::error::{BenchError, Result};
 use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
-use crate::measure::{Case, Ceiling, Directions, Sample, median};
-use crate::message::Load;
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::profile;
-use crate::report::{Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks};
+use crate::report::{
+    Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks, median,
+};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::LimitedBy;
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
 use crate::session::{ABOVE_CEILING, Session};
 use crate::subject::{Node, Variant};
-use crate::topology::Topology;
 
 pub(crate) const ONE: Scenario = Scenario {
     name: "bme-1",
@@ -143,7 +146,7 @@ fn run(
 /// The highest rate that is tried: that of the line, or what generator and links can do and a little more.
 fn maximum(topology: &Topology, link: LinkSpeed, frame: FrameBytes, ceiling: &Ceiling) -> Result<f64> {
     let all = |links: u8| LinkSpeed::new(link.bits_per_second() * f64::from(links));
-    let tunnel = topology.line_rate_encapsulation()?.encapsulated(frame)?;
+    let tunnel = line_rate::Encapsulation::of(topology)?.encapsulated(frame)?;
     let line = all(topology.uplinks)?
         .frames_per_second(frame)
         .min(all(topology.downlinks)?.frames_per_second(tunnel));
@@ -203,7 +206,7 @@ impl Measured {
     fn faults(&self) -> FrameFaults {
         let at_throughput = self.found().map(|(_, sample)| sample);
         let latencies = self.searches.iter().flat_map(|search| &search.latencies).map(|(_, sample)| sample);
-        FrameFaults::of(at_throughput.chain(latencies))
+        Sample::faults(at_throughput.chain(latencies))
     }
 
     /// The throughputs that were found, frames a second, and the trials at them.
@@ -328,7 +331,7 @@ fn throughput_row(
     let Some(rate) = one.rate() else {
         return Ok((row.not_measured("throughput", one.below()), None));
     };
-    let figures = DocumentRow::new(one.frame, rate, topology.line_rate_encapsulation()?, downlinks)?;
+    let figures = DocumentRow::new(one.frame, rate, line_rate::Encapsulation::of(topology)?, downlinks)?;
     let verdicts = || one.searches.iter().map(|search| &search.verdict);
     let limited = one.ceiling.is_near(rate)
         || verdicts().any(|verdict| matches!(verdict, Verdict::Found { limited_by: LimitedBy::Sender, .. }));

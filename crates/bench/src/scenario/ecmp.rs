@@ -3,13 +3,14 @@
 //! One node; its default routes get one next hop more from document to document, round after round. The workloads send to the tester;
 //! the generator plays a router on each path, and knows by a frame's destination MAC address which one was taken.
 
+use sluice_trial::topology::{MOST_PATHS, Topology};
+
 use crate::error::Result;
-use crate::measure::{Case, Ceiling, Directions, Sample, median};
-use crate::report::{Axis, Chart, Column, FrameFaults, Report, Row, Section, Series, Table, marks};
+use crate::measure::{Case, Ceiling, Directions, Sample};
+use crate::report::{Axis, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Variant};
-use crate::topology::{MOST_PATHS, Topology};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ecmp",
@@ -45,7 +46,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             }
         }
         for (paths, samples) in (1..).zip(&samples) {
-            report.check_frames(&format!("{case}, {paths} paths"), &FrameFaults::of(samples));
+            report.check_frames(&format!("{case}, {paths} paths"), &Sample::faults(samples));
         }
         report.section(section(case, ceiling, &samples));
     }

@@ -3,9 +3,9 @@
 //! Two nodes with the same document, but for the cache, forward the same packets in turn.
 
 use crate::error::Result;
-use crate::measure::{Directions, Sample, median};
+use crate::measure::{Directions, Sample};
 use crate::profile::{self, Profile};
-use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
+use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Subject, Variant};
@@ -95,7 +95,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             .measured("ceiling", ceiling.mpps.iter().copied());
         table.push(row);
         for samples in [on, off] {
-            report.check_frames(&case.to_string(), &crate::report::FrameFaults::of(samples));
+            report.check_frames(&case.to_string(), &Sample::faults(samples));
         }
     }
     let least = ["saved", "saved-forwarding"].map(|column| least(&table, column));

@@ -1,13 +1,14 @@
 //! `forward`: one node as fast as it can, every direction and family by itself and both directions at once.
 
+use sluice_trial::topology::Topology;
+
 use crate::error::Result;
-use crate::measure::{Case, Ceiling, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::profile;
-use crate::report::{Axis, Cell, Chart, Column, FrameFaults, Report, Row, Section, Series, Table, marks};
+use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::Scenario;
 use crate::session::Session;
 use crate::subject::{Echo, Node, Subject, Variant};
-use crate::topology::Topology;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "forward",
@@ -42,7 +43,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         while checks.len() < session.bench.repeat && !session.is_interrupted() {
             checks.push(session.bench.measuring.at_rate(&mut node, case, rate * CHECK)?);
         }
-        report.check_frames(&case.to_string(), &FrameFaults::of(ours.iter().chain(&checks)));
+        report.check_frames(&case.to_string(), &Sample::faults(ours.iter().chain(&checks)));
         measured.push(Measured { case, ours, echoed, checks });
         session.step();
     }

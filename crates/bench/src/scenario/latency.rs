@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Command, FromArgMatches};
 use sluice_lab::PortKind;
+use sluice_trial::traffic::Encapsulation;
 
 use crate::arguments::ScenarioArguments;
 use crate::environment::{Core, Port};
@@ -28,7 +29,6 @@ use crate::machine::Realtime;
 use crate::report::{self, Report, Section};
 use crate::scenario::{Own, Scenario};
 use crate::session::Session;
-use crate::traffic::Encapsulation;
 use cases::CASES;
 use ends::{Kind, MESSAGE_BYTES};
 use merge::Breakdown;

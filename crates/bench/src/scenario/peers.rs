@@ -14,18 +14,18 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::json;
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::{Encapsulation, Expected};
 
 use crate::environment::Port;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Ceiling, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::report::{
-    Axis, Cell, Chart, Column, FrameFaults, OutputFile, Report, Row, Section, Series, Table, marks,
+    Axis, Cell, Chart, Column, OutputFile, Report, Row, Section, Series, Table, marks, median,
 };
 use crate::scenario::Scenario;
 use crate::session::Session;
 use crate::subject::{Echo, Node, PEERS, PeerPorts, Setting, Subject, Variant, Veth};
-use crate::topology::Topology;
-use crate::traffic::{Encapsulation, Expected};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "peers",
@@ -97,7 +97,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         .collect();
     for device in &measured {
         for (case, samples) in cases.iter().zip(device.samples) {
-            report.check_frames(&format!("{} {case}", device.name), &FrameFaults::of(samples));
+            report.check_frames(&format!("{} {case}", device.name), &Sample::faults(samples));
         }
     }
     let sections: Vec<Section> =
@@ -317,10 +317,11 @@ fn sentence(tables: &[&Table]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sluice_trial::message::{StreamCounts, TrialResult};
+    use sluice_trial::traffic::{Direction, Family};
+
     use super::*;
-    use crate::message::{StreamCounts, TrialResult};
     use crate::subject::Counters;
-    use crate::traffic::{Direction, Family};
 
     fn sample(cycles: u64) -> Sample {
         let counts = StreamCounts { received_while_sending: 80, ..StreamCounts::new(Direction::Encap) };

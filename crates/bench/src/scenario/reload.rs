@@ -14,7 +14,7 @@ use clap::{Args, Command, FromArgMatches};
 use crate::error::{BenchError, Result};
 use crate::machine::Realtime;
 use crate::measure::{Case, Directions, Sample};
-use crate::report::{Axis, Chart, Column, FrameFaults, Report, Row, Section, Series, Table};
+use crate::report::{Axis, Chart, Column, Report, Row, Section, Series, Table};
 use crate::scenario::{Own, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Subject, Variant};
@@ -229,7 +229,7 @@ fn tell(report: &mut Report, rates: &[Rate]) {
             [(&rate.plain, "without swaps"), (&rate.swapping, "while documents were swapped")]
         {
             let samples = trials.iter().map(|trial| &trial.sample);
-            report.check_frames(&format!("{label}, {what}"), &FrameFaults::of(samples));
+            report.check_frames(&format!("{label}, {what}"), &Sample::faults(samples));
         }
         let lost: u64 = rate.swapping.iter().map(Trial::lost).sum();
         if lost > 0 {
@@ -316,10 +316,11 @@ fn in_force(rates: &[Rate]) -> Section {
 
 #[cfg(test)]
 mod tests {
+    use sluice_trial::message::{StreamCounts, TrialResult};
+    use sluice_trial::traffic::{Direction, Family};
+
     use super::*;
-    use crate::message::{StreamCounts, TrialResult};
     use crate::subject::Counters;
-    use crate::traffic::{Direction, Family};
 
     fn trial(sent: u64, received: u64, ring_full: u64) -> Trial {
         let counts = StreamCounts {

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
+use sluice_trial::message::Load;
+
 use crate::device::UnderTest;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Ceiling, Directions, median};
-use crate::message::Load;
-use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
+use crate::measure::{Case, Ceiling, Directions};
+use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::Scenario;
 use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;

@@ -5,8 +5,8 @@
 
 use crate::device::UnderTest;
 use crate::error::Result;
-use crate::measure::{Directions, Sample, median};
-use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks};
+use crate::measure::{Directions, Sample};
+use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::back_to_back::Verdict;
 use crate::session::Session;

@@ -1,11 +1,12 @@
 //! An echo: a second generator process that forwards frames unread, and so shows what generator and links can do.
 
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::Expected;
+
 use super::{Counters, LINKS_LIMIT, Setting, Subject, list};
 use crate::error::Result;
 use crate::generator::Generator;
 use crate::process::Process;
-use crate::topology::Topology;
-use crate::traffic::Expected;
 
 /// The echo and its generator.
 #[derive(Debug)]

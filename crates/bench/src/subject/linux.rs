@@ -15,13 +15,14 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use sluice_trial::topology::*;
+use sluice_trial::traffic::Encapsulation;
+
 use super::veth::Veth;
 use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
 use crate::process::Process;
-use crate::topology::*;
-use crate::traffic::Encapsulation;
 
 const NAME: &str = "linux-vxlan";
 /// Destination port (RFC 7348 section 5).

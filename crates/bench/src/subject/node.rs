@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_control::{Answer, Client, CoreStages, Request};
+use sluice_trial::topology::Topology;
 
 use super::{Counters, LINKS_LIMIT, Setting, Subject};
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Interrupt, Process, find};
-use crate::topology::Topology;
 
 /// How long the node may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);

@@ -12,12 +12,13 @@ use std::process::ChildStdin;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::Expected;
+
 use super::{Counters, LINKS_LIMIT, Links, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
 use crate::process::{Interrupt, LOOK, Process, find};
-use crate::topology::Topology;
-use crate::traffic::Expected;
 
 const NAME: &str = "testpmd-io";
 /// How long a command may take.

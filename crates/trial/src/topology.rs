@@ -14,11 +14,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use sluice_wire::{MacAddr, Vni};
 
-use crate::line_rate::{self, LineRateError, Outer, Tunnel};
 use crate::traffic::{Encapsulation, Family};
 
-/// MAC address of the distributed router.
-pub const ROUTER_MAC: MacAddr = sluice_intent::plan::DEFAULT_ROUTER_MAC;
+/// MAC address of the distributed router: the one that a node has unless its document names another.
+pub const ROUTER_MAC: MacAddr = MacAddr([0x02, 0x50, 0x56, 0x56, 0x44, 0x52]);
 /// Workloads behind the host.
 pub const WORKLOADS: u16 = 20;
 /// Addresses behind the tester. Each talks to each workload.
@@ -80,21 +79,6 @@ impl Topology {
         } else {
             (Side::Downlink, (link - self.uplinks as usize) as u8)
         }
-    }
-
-    /// The encapsulation on the downlinks, to reckon line rates with.
-    ///
-    /// # Errors
-    ///
-    /// None: there are no options that could be wrong.
-    pub fn line_rate_encapsulation(&self) -> Result<line_rate::Encapsulation, LineRateError> {
-        let tunnel = match self.encapsulation {
-            Encapsulation::Geneve => Tunnel::Geneve { option_bytes: 0 },
-            Encapsulation::Vxlan => Tunnel::Vxlan,
-            Encapsulation::None => Tunnel::None,
-        };
-        let outer = if self.outer == Family::Ipv4 { Outer::Ipv4 } else { Outer::Ipv6 };
-        line_rate::Encapsulation::new(tunnel, outer, false)
     }
 
     /// The uplink that a path's router is on.
