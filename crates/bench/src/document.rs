@@ -242,7 +242,14 @@ mod tests {
         for encapsulation in [Encapsulation::Geneve, Encapsulation::Vxlan, Encapsulation::None] {
             for outer in [Family::Ipv4, Family::Ipv6] {
                 for (uplinks, paths) in [(1, 1), (1, 8), (8, 8)] {
-                    let topology = Topology { uplinks, downlinks: 2, paths, encapsulation, outer };
+                    let topology = Topology {
+                        uplinks,
+                        downlinks: 2,
+                        paths,
+                        encapsulation,
+                        outer,
+                        ..Topology::default()
+                    };
                     let plan = plan(&settings(topology));
                     assert_eq!(plan.segments.is_empty(), encapsulation == Encapsulation::None);
                 }

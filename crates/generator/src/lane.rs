@@ -18,7 +18,7 @@ use sluice_trial::topology::{Side, Topology};
 
 use crate::clock::{Clock, Moment};
 use crate::latency::Latencies;
-use crate::neighbors::{Resolution, resolve};
+use crate::neighbors::{DeviceMacs, Resolution, resolve};
 use crate::plan::Part;
 use crate::ports::BURST;
 use crate::receiver::Receipts;
@@ -52,6 +52,8 @@ pub(crate) struct Lane {
     /// For frames that are sent on uplinks, and on downlinks.
     pub(crate) pools: [SendPool; 2],
     pub(crate) answers: Mempool,
+    /// What the edge says of itself.
+    pub(crate) device: Arc<DeviceMacs>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) batch: ArrayVec<Mbuf, BURST>,
 }
@@ -298,13 +300,18 @@ impl Lane {
         match resolution {
             Resolution::Answer(reply) => {
                 others.neighbor_requests += 1;
-                let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
-                batch.extend(self.answers.allocate_with(&reply));
-                // Should there be no room, the asker asks again.
-                self.links[link].transmit.transmit(&mut batch);
+                self.send_one(link, &reply);
             }
+            Resolution::Edge(mac) => self.device.learn(link, mac),
             Resolution::Silent => {}
             Resolution::Other => others.foreign += 1,
         }
+    }
+
+    /// Sends a question or an answer of neighbour resolution. Should there be no room, whoever asks asks again.
+    pub(crate) fn send_one(&mut self, link: usize, frame: &[u8]) {
+        let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
+        batch.extend(self.answers.allocate_with(frame));
+        self.links[link].transmit.transmit(&mut batch);
     }
 }

@@ -125,7 +125,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 "{uplinks} uplinks have {uplinks} to {MOST_PATHS} paths, not {paths}"
             );
             let eal = start_eal(&common)?;
-            let topology = Topology { uplinks, downlinks, paths, encapsulation, outer };
+            let topology =
+                Topology { uplinks, downlinks, paths, encapsulation, outer, ..Topology::default() };
             let Common { uplinks, downlinks, cores, .. } = common;
             station::run(&eal, &Equipment { uplinks, downlinks, topology, cores, receive_queues }, orders())
         }

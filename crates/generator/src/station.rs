@@ -15,10 +15,12 @@ use sluice_dpdk::{Eal, MemifRole, Port, WorkerRegistration, cycles, pin_to_core}
 use sluice_trial::message::{Answer, Command, Load, StreamCounts, TrialOrder, TrialResult};
 use sluice_trial::ports::PortName;
 use sluice_trial::topology::Topology;
+use sluice_wire::MacAddr;
 
 use crate::clock::Clock;
 use crate::lane::{Lane, LaneLink, LaneResult, Others};
 use crate::latency::Latencies;
+use crate::neighbors::{self, DeviceMacs};
 use crate::plan::{Part, Plan};
 use crate::ports::{self, Opening};
 use crate::receiver::Receipts;
@@ -28,6 +30,8 @@ use crate::tell;
 
 /// How often the links are looked at between orders.
 const IDLE: Duration = Duration::from_millis(1);
+/// How long a device may take to answer before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often they are looked at in a trial.
 const WATCH: Duration = Duration::from_millis(10);
 /// Longest trial.
@@ -142,6 +146,7 @@ impl Station {
         // A cache-sized pool for ports that copy; rings hold what is sent on the others.
         let count = if ports::are_shared_memory(&named) { 1023 } else { ports::buffers(&named, 1) };
         let clock = Clock::new(eal.cycles_per_second());
+        let device = Arc::new(DeviceMacs::new(named.len()));
         let mut lanes = Vec::new();
         for lane in 0..usize::from(cores) {
             // What the peer sends on more queues than there are cores is the first core's.
@@ -158,6 +163,7 @@ impl Station {
                 links,
                 pools: [send_pool("uplink")?, send_pool("downlink")?],
                 answers: ports::pool(eal, format_args!("answers{lane}"), 511)?,
+                device: Arc::clone(&device),
                 stop: Arc::clone(&stop),
                 batch: ArrayVec::new(),
             });
@@ -179,6 +185,10 @@ impl Station {
     fn obey(&mut self, command: &Command) -> anyhow::Result<Answer> {
         match command {
             Command::WaitForLinks { timeout_ms } => self.wait_for_links(Duration::from_millis(*timeout_ms)),
+            Command::FindDevice { macs, router, timeout_ms } => {
+                self.topology.edge.router = router.unwrap_or(self.topology.edge.router);
+                self.find_device(macs, Duration::from_millis(*timeout_ms))
+            }
             Command::Trial(order) => self.trial(order).map(Answer::Trial),
             Command::GetForwarded => anyhow::bail!("this process generates traffic and forwards none"),
         }
@@ -197,6 +207,46 @@ impl Station {
                     limit.as_millis()
                 );
             }
+            std::thread::sleep(IDLE);
+        }
+    }
+
+    /// Asks for the MAC addresses of the edge that are not known, until all are told.
+    fn find_device(&mut self, known: &[Option<MacAddr>], limit: Duration) -> anyhow::Result<Answer> {
+        let links = self.ports.len();
+        anyhow::ensure!(known.len() == links, "there are {links} links, not {}", known.len());
+        let end = Instant::now() + limit;
+        let mut ask_at = Instant::now();
+        loop {
+            let device = Arc::clone(&self.lane.device);
+            let macs: Vec<Option<MacAddr>> =
+                known.iter().enumerate().map(|(link, mac)| mac.or_else(|| device.of(link))).collect();
+            let Some(silent) = macs.iter().position(Option::is_none) else {
+                let macs: Vec<MacAddr> = macs.into_iter().flatten().collect();
+                for (link, mac) in macs.iter().enumerate() {
+                    self.topology.edge.set(self.topology.side(link), *mac);
+                }
+                return Ok(Answer::Device { macs });
+            };
+            if Instant::now() >= end || self.stop.load(Ordering::Relaxed) {
+                let (side, number) = self.topology.side(silent);
+                let addresses: Vec<String> =
+                    self.topology.edge_addresses(silent).iter().map(ToString::to_string).collect();
+                anyhow::bail!(
+                    "on {side} {number} nobody says within {} s to have {}: give the device this address there, bring its port up, or name its MAC address",
+                    limit.as_secs(),
+                    addresses.join(" or ")
+                );
+            }
+            if Instant::now() >= ask_at {
+                ask_at = Instant::now() + ASK_AGAIN;
+                for link in (0..links).filter(|link| macs[*link].is_none()) {
+                    for question in neighbors::questions(&self.topology, link) {
+                        self.lane.send_one(link, &question);
+                    }
+                }
+            }
+            self.lane.idle();
             std::thread::sleep(IDLE);
         }
     }

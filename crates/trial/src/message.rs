@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sluice_wire::MacAddr;
 
 use crate::traffic::{Direction, Expected, Family};
 
@@ -14,6 +15,15 @@ use crate::traffic::{Direction, Expected, Family};
 pub enum Command {
     /// Wait until both links are up: [`Answer::LinksUp`].
     WaitForLinks {
+        /// Give up after this long, milliseconds.
+        timeout_ms: u64,
+    },
+    /// Find out the MAC addresses of a device that is no node: [`Answer::Device`].
+    FindDevice {
+        /// By link, uplinks first: those that are known. The others are asked for, by ARP and neighbour solicitation.
+        macs: Vec<Option<MacAddr>>,
+        /// That of its router on the segments, if it is another one than a node's.
+        router: Option<MacAddr>,
         /// Give up after this long, milliseconds.
         timeout_ms: u64,
     },
@@ -93,6 +103,11 @@ pub enum Answer {
     },
     /// Both links are up.
     LinksUp,
+    /// The device's MAC addresses, by link: from now on, trials send to these.
+    Device {
+        /// Of uplinks, then of downlinks.
+        macs: Vec<MacAddr>,
+    },
     /// The result of a trial.
     Trial(TrialResult),
     /// What was forwarded.
@@ -324,8 +339,13 @@ mod tests {
             latency: true,
             arrivals: true,
         };
-        for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded]
-        {
+        let find = Command::FindDevice {
+            macs: vec![None, Some(MacAddr([2, 0, 0, 0, 0, 1]))],
+            router: Some(MacAddr::BROADCAST),
+            timeout_ms: 5,
+        };
+        let wait = Command::WaitForLinks { timeout_ms: 5 };
+        for command in [wait, find, Command::Trial(order), Command::GetForwarded] {
             let line = serde_json::to_string(&command).unwrap();
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Command>(&line).unwrap(), command);

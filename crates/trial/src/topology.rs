@@ -9,6 +9,7 @@
 //! The generator plays the routers (behind which the tester is) and the host; the bench writes the node's document from the same
 //! functions, and a test holds the two together.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -48,12 +49,52 @@ pub struct Topology {
     pub encapsulation: Encapsulation,
     /// Family of the TEPs.
     pub outer: Family,
+    /// MAC addresses of the edge.
+    pub edge: EdgeMacs,
 }
 
 impl Default for Topology {
-    /// One uplink, one downlink, Geneve over IPv4.
+    /// One uplink, one downlink, Geneve over IPv4; the edge is a node.
     fn default() -> Self {
-        Self { uplinks: 1, downlinks: 1, paths: 1, encapsulation: Encapsulation::Geneve, outer: Family::Ipv4 }
+        let (encapsulation, outer) = (Encapsulation::Geneve, Family::Ipv4);
+        Self { uplinks: 1, downlinks: 1, paths: 1, encapsulation, outer, edge: EdgeMacs::NODE }
+    }
+}
+
+/// MAC addresses of the edge. A node has those of its document; what another device has is found out before the first trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeMacs {
+    /// Its ports on the uplinks.
+    pub uplinks: [MacAddr; MOST_PATHS as usize],
+    /// Its ports on the downlinks.
+    pub downlinks: [MacAddr; MOST_DOWNLINKS as usize],
+    /// Its router on the segments: where workloads send to, behind a tunnel.
+    pub router: MacAddr,
+}
+
+impl EdgeMacs {
+    /// Those of a node.
+    pub const NODE: Self = {
+        let mut macs = Self {
+            uplinks: [uplink_mac(0); MOST_PATHS as usize],
+            downlinks: [downlink_mac(0); MOST_DOWNLINKS as usize],
+            router: ROUTER_MAC,
+        };
+        let mut link = 1;
+        while link < MOST_PATHS {
+            macs.uplinks[link as usize] = uplink_mac(link);
+            link += 1;
+        }
+        macs.downlinks[1] = downlink_mac(1);
+        macs
+    };
+
+    /// That of the port on a link.
+    pub const fn set(&mut self, (side, number): (Side, u8), mac: MacAddr) {
+        match side {
+            Side::Uplink => self.uplinks[number as usize] = mac,
+            Side::Downlink => self.downlinks[number as usize] = mac,
+        }
     }
 }
 
@@ -64,6 +105,15 @@ pub enum Side {
     Uplink,
     /// Towards the workloads.
     Downlink,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+        })
+    }
 }
 
 impl Topology {
@@ -106,6 +156,14 @@ impl Topology {
         let mut segments = uplink_ipv6(self.uplink_of(path)).segments();
         segments[7] = u16::from(self.host_part(path));
         Ipv6Addr::from(segments)
+    }
+
+    /// The edge on a link: of an uplink both families, of a downlink its TEP.
+    pub fn edge_addresses(&self, link: usize) -> Vec<IpAddr> {
+        match self.side(link) {
+            (Side::Uplink, uplink) => vec![uplink_ipv4(uplink).into(), uplink_ipv6(uplink).into()],
+            (Side::Downlink, downlink) => vec![self.edge_tep(downlink)],
+        }
     }
 
     /// A TEP of the edge.
