@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args};
-use sluice_trial::topology::Topology;
+use clap::{ArgMatches, Args, ValueEnum};
+use sluice_trial::topology::{Side, Topology};
 use sluice_trial::traffic::{Encapsulation, Family};
+use sluice_wire::MacAddr;
 
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result};
@@ -14,6 +15,7 @@ use crate::frame_sizes::FrameSizes;
 use crate::line_rate::LinkSpeed;
 use crate::measure::{Case, Directions};
 use crate::search::{Accepted, Conditions, Preparation};
+use crate::subject::NamedMacs;
 
 /// Seconds of a trial, with `--quick` and without, and with `--full`: those of the bare-metal document.
 const TRIAL_S: [f64; 3] = [0.3, 1.0, 90.0];
@@ -77,10 +79,85 @@ pub(crate) struct ScenarioArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) device: DeviceArguments,
+    #[command(flatten)]
     pub(crate) common: CommonArguments,
     /// All of the command line, for the arguments that only one scenario has.
     #[arg(skip)]
     pub(crate) matches: ArgMatches,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceKind {
+    /// A node that the bench starts.
+    Node,
+    /// A device that stands between the ports of --uplink and --downlink, such as a router of yours: nothing is started there, and nothing is
+    /// told of its cycles. With --show-document: what it has to be set up with.
+    External,
+}
+
+/// Arguments about what is measured.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Another device than a node")]
+pub(crate) struct DeviceArguments {
+    /// What is measured.
+    #[arg(long = "device", value_name = "KIND", value_enum, default_value = "node")]
+    pub(crate) kind: DeviceKind,
+    /// MAC address of an external device's port on an uplink, once for each uplink [default: it is asked for].
+    #[arg(long = "device-uplink-mac", value_name = "MAC")]
+    pub(crate) uplink_macs: Vec<MacAddr>,
+    /// MAC address of an external device's port on a downlink, once for each downlink [default: it is asked for].
+    #[arg(long = "device-downlink-mac", value_name = "MAC")]
+    pub(crate) downlink_macs: Vec<MacAddr>,
+    /// MAC address of an external device's gateway on the segments, which workloads behind a tunnel send to.
+    #[arg(long = "device-router-mac", value_name = "MAC")]
+    pub(crate) router_mac: Option<MacAddr>,
+}
+
+impl DeviceArguments {
+    /// Names of the arguments in the program.
+    pub(crate) const NAMES: [&'static str; 4] = ["kind", "uplink_macs", "downlink_macs", "router_mac"];
+
+    /// Whether the device is not a node that the bench starts.
+    pub(crate) fn is_external(&self) -> bool {
+        self.kind == DeviceKind::External
+    }
+
+    /// MAC addresses that were named, of a device with so many links.
+    ///
+    /// # Errors
+    ///
+    /// More of them than links, of a side of which not all or none are named.
+    pub(crate) fn macs(&self, topology: &Topology) -> Result<NamedMacs> {
+        let side = |side: Side, macs: &[MacAddr], links: u8| match macs.len() {
+            0 => Ok(vec![None; usize::from(links)]),
+            count if count == usize::from(links) => Ok(macs.iter().copied().map(Some).collect()),
+            count => Err(BenchError::Arguments(format!(
+                "--device-{side}-mac names {count} MAC addresses, and there are {links} {side}s: name one for each, or none"
+            ))),
+        };
+        let uplinks = side(Side::Uplink, &self.uplink_macs, topology.uplinks)?;
+        let downlinks = side(Side::Downlink, &self.downlink_macs, topology.downlinks)?;
+        Ok(NamedMacs { links: [uplinks, downlinks].concat(), router: self.router_mac })
+    }
+
+    /// Refuses what contradicts itself.
+    pub(crate) fn check(&self, scenario: &str, takes_devices: bool) -> Result<()> {
+        let names_macs =
+            self.router_mac.is_some() || !self.uplink_macs.is_empty() || !self.downlink_macs.is_empty();
+        let wrong = match self.kind {
+            DeviceKind::Node if names_macs => {
+                "a node has the MAC addresses of its document: name others with --device external alone"
+                    .into()
+            }
+            DeviceKind::External if !takes_devices => format!(
+                "{scenario} asks a node what only a node knows: leave out --device external, or run bme-1, bme-2 or rfc2544"
+            ),
+            _ => return Ok(()),
+        };
+        Err(BenchError::Arguments(wrong))
+    }
 }
 
 impl ScenarioArguments {
@@ -126,9 +203,9 @@ impl ScenarioArguments {
         LinkSpeed::new(self.link_speed * 1e9).map_err(|error| BenchError::Arguments(error.to_string()))
     }
 
-    /// The usual topology, with the tunnels that were asked for.
-    pub(crate) fn topology(&self) -> Topology {
-        Topology { encapsulation: self.encapsulation, outer: self.outer, ..Topology::default() }
+    /// A network with the tunnels that were asked for.
+    pub(crate) fn topology(&self, network: &Topology) -> Topology {
+        Topology { encapsulation: self.encapsulation, outer: self.outer, ..*network }
     }
 
     /// A case for each direction that the scenario has and that was asked for, each family and each size, all of them checked.

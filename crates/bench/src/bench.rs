@@ -7,9 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sluice_trial::ports::PortName;
 use tempfile::TempDir;
 
+use crate::arguments::ScenarioArguments;
 use crate::command::CommonArguments;
 use crate::error::{BenchError, Result, While};
-use crate::machine::{HugePages, Realtime, check_cores};
+use crate::machine::{HugePages, Realtime, check_cores, check_each_core};
 use crate::measure::{Case, Measuring, Sample};
 use crate::process::Interrupt;
 use crate::scenario::Scenario;
@@ -36,10 +37,15 @@ pub(crate) struct Bench {
 }
 
 /// The ports that were named, of both ends.
-fn named_ports(arguments: &CommonArguments) -> Result<Option<NamedPorts>> {
+fn named_ports(arguments: &CommonArguments, is_external: bool) -> Result<Option<NamedPorts>> {
     let CommonArguments { uplinks, downlinks, device_uplinks, device_downlinks, .. } = arguments;
     if uplinks.is_empty() {
-        return Ok(None);
+        return match is_external {
+            false => Ok(None),
+            true => Err(BenchError::Arguments(
+                "an external device stands between ports: name those of the generator with --uplink and --downlink".into(),
+            )),
+        };
     }
     let all: Vec<&PortName> =
         [uplinks, downlinks, device_uplinks, device_downlinks].into_iter().flatten().collect();
@@ -49,7 +55,13 @@ fn named_ports(arguments: &CommonArguments) -> Result<Option<NamedPorts>> {
             "{port} is named twice: every end of a link is a port of its own"
         )));
     }
-    if (uplinks.len(), downlinks.len()) != (device_uplinks.len(), device_downlinks.len()) {
+    if is_external && !device_uplinks.is_empty() {
+        return Err(BenchError::Arguments(
+            "the ports of an external device are its own: leave out --device-uplink and --device-downlink"
+                .into(),
+        ));
+    }
+    if !is_external && (uplinks.len(), downlinks.len()) != (device_uplinks.len(), device_downlinks.len()) {
         return Err(BenchError::Arguments(
             "each --uplink needs its --device-uplink, each --downlink its --device-downlink: the ports at the other ends".into(),
         ));
@@ -60,14 +72,22 @@ fn named_ports(arguments: &CommonArguments) -> Result<Option<NamedPorts>> {
     };
     Ok(Some(NamedPorts {
         generator: links(uplinks, downlinks),
-        device: links(device_uplinks, device_downlinks),
+        device: (!is_external).then(|| links(device_uplinks, device_downlinks)),
     }))
 }
 
 impl Bench {
     /// Checks the arguments, makes a folder and reserves as much memory in huge pages as the scenario takes, where that is allowed.
-    pub(crate) fn new(arguments: &CommonArguments, scenario: &Scenario, quick: bool) -> Result<Self> {
-        check_cores(&arguments.generator_cores, &arguments.device_cores)?;
+    pub(crate) fn new(arguments: &ScenarioArguments, scenario: &Scenario) -> Result<Self> {
+        let ScenarioArguments { quick, device, common: arguments, .. } = arguments;
+        let is_external = device.is_external();
+        let device_cores = if is_external { Vec::new() } else { arguments.device_cores.clone() };
+        if is_external {
+            check_each_core(&arguments.generator_cores)?;
+        } else {
+            check_cores(&arguments.generator_cores, &device_cores)?;
+        }
+        let ports = named_ports(arguments, is_external)?;
         let interrupt = Interrupt::watch()?;
         let folder = tempfile::Builder::new()
             .prefix("sluice-bench-")
@@ -77,16 +97,16 @@ impl Bench {
         let setting = Setting {
             folder: folder.path().to_owned(),
             generator_cores: arguments.generator_cores.clone(),
-            device_cores: arguments.device_cores.clone(),
+            device_cores,
             huge_pages: huge_pages.is_some(),
             zero_copy: arguments.zero_copy,
             generator: arguments.generator.clone(),
             sluiced: arguments.sluiced.clone(),
             interrupt,
-            ports: named_ports(arguments)?,
+            ports,
             namespaces: None,
         };
-        let quick = usize::from(quick);
+        let quick = usize::from(*quick);
         let repeat = if scenario.searches { SEARCHES } else { REPEAT[quick] };
         let measuring = Measuring {
             trial_ms: arguments.trial_ms.unwrap_or(TRIAL_MS[quick]),

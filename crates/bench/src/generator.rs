@@ -10,6 +10,7 @@ use sluice_trial::message::{Answer, Command, Forwarded, TrialOrder, TrialResult}
 
 use crate::error::{BenchError, Result, While};
 use crate::process::{Interrupt, LOOK, Process};
+use crate::subject::NamedMacs;
 
 /// How long an answer may take beyond the time that the order itself takes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -82,6 +83,19 @@ impl Generator {
         let timeout_ms = limit.as_millis() as u64;
         match self.order(&Command::WaitForLinks { timeout_ms }, limit)? {
             Answer::LinksUp => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Finds out the MAC addresses of a device that is no node.
+    pub(crate) fn find_device(&mut self, macs: &NamedMacs, limit: Duration) -> Result<()> {
+        let command = Command::FindDevice {
+            macs: macs.links.clone(),
+            router: macs.router,
+            timeout_ms: limit.as_millis() as u64,
+        };
+        match self.order(&command, limit)? {
+            Answer::Device { .. } => Ok(()),
             other => Err(self.unexpected(&other)),
         }
     }

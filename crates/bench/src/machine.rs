@@ -16,14 +16,20 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// Checks that all cores exist and that none is named twice.
 pub(crate) fn check_cores(generator: &[u16], device: &[u16]) -> Result<()> {
+    check_each_core(&[generator, device].concat())?;
+    if generator.is_empty() || device.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
+}
+
+/// Checks that there is a core, that all exist and that none is named twice.
+pub(crate) fn check_each_core(cores: &[u16]) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
-    for core in generator.iter().chain(device) {
+    for core in cores {
         let exists = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).is_dir();
         if !exists || !seen.insert(core) {
             return Err(BenchError::Core { core: *core });
         }
     }
-    if generator.is_empty() || device.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
+    if cores.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
 }
 
 /// How long some threads have waited for a core so far because another one had it (`/proc/PID/schedstat`); zero where the kernel does not tell.

@@ -188,6 +188,12 @@ impl Ceiling {
         Self { mpps: trials.iter().map(Sample::mpps).collect() }
     }
 
+    /// What the generator sent in some trials at the highest rate.
+    pub(crate) fn of_sending(trials: &[Sample]) -> Self {
+        let sent = |result: &TrialResult| result.sent() as f64 * 1e3 / result.sending_ns.max(1) as f64;
+        Self { mpps: trials.iter().map(|trial| sent(&trial.result)).collect() }
+    }
+
     /// Frames a second: the median; 0 of no trial.
     pub(crate) fn rate(&self) -> f64 {
         median(self.mpps.iter().copied()).unwrap_or_default() * 1e6

@@ -21,8 +21,9 @@ mod ring_size;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use sluice_trial::topology::Topology;
 
-use crate::arguments::ScenarioArguments;
+use crate::arguments::{DeviceArguments, ScenarioArguments};
 use crate::error::Result;
 use crate::report::Report;
 use crate::session::Session;
@@ -52,12 +53,14 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     /// The document that it reproduces, and which part of it.
     pub(crate) reproduces: Option<(&'static str, &'static str)>,
+    /// How many links and paths its nodes have; the tunnels are the command line's.
+    pub(crate) network: Topology,
     /// Sizes of frames, unless the command line names some; with the frame check sequence.
     pub(crate) sizes: &'static [u32],
     /// Command lines to begin with.
     pub(crate) examples: &'static str,
-    /// Whether it searches for rates, in trials of `--trial-s` with a tolerated loss; else its trials are those of `--trial-ms`, at the
-    /// highest rate.
+    /// Whether it searches for rates, in trials of `--trial-s` with a tolerated loss, which can be done with any device; else its trials are
+    /// those of `--trial-ms`, at the highest rate, and it asks nodes what they count.
     pub(crate) searches: bool,
     /// Packet memory of everything that it starts, in huge pages, MiB.
     pub(crate) mebibytes: u64,
@@ -71,7 +74,11 @@ impl Scenario {
     /// Its command, with the arguments of all scenarios and its own.
     fn command(&self) -> Command {
         let command = Command::new(self.name).about(self.about).after_help(self.examples);
-        let command = ScenarioArguments::augment_args(command);
+        let mut command = ScenarioArguments::augment_args(command);
+        if !self.searches {
+            let hide = |command: Command, name: &str| command.mut_arg(name, |argument| argument.hide(true));
+            command = DeviceArguments::NAMES.into_iter().fold(command, hide);
+        }
         match self.own {
             Some(own) => own.add_to(command),
             None => command,

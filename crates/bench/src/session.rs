@@ -22,7 +22,7 @@ use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, median, t
 use crate::scenario::{Choice, Scenario};
 use crate::search::latency::SHARES;
 use crate::search::{Progress, back_to_back, throughput};
-use crate::subject::{Echo, Node, Subject};
+use crate::subject::{Device, Echo, External, Links, Node, Subject, Variant, requirements};
 
 /// Units of the progress bar for each step of a scenario.
 const STEP: u64 = 1_000;
@@ -40,7 +40,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) struct Session<'a> {
     pub(crate) arguments: &'a ScenarioArguments,
     pub(crate) bench: Bench,
-    sizes: &'static [u32],
+    scenario: &'static Scenario,
     bar: ProgressBar,
     done: u64,
 }
@@ -53,19 +53,20 @@ pub(crate) struct Session<'a> {
 /// One sentence on what failed. What was measured before it has been printed and written by then, as an incomplete report.
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
+    arguments.device.check(scenario.name, scenario.searches)?;
     if arguments.show_document {
         let document = match scenario.own.and_then(|own| own.document) {
             Some(document) => document(arguments)?,
-            None => shown(arguments).document()?,
+            None if arguments.device.is_external() => requirements(&shown(scenario, arguments).topology),
+            None => shown(scenario, arguments).document()?,
         };
         print!("{document}");
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::check(arguments)?;
-    let bench = Bench::new(&arguments.common, scenario, arguments.quick)?;
+    let bench = Bench::new(arguments, scenario)?;
     let mut report = begin(scenario, arguments, &bench);
-    let mut session =
-        Session { arguments, bench, sizes: scenario.sizes, bar: progress(STEP as usize), done: 0 };
+    let mut session = Session { arguments, bench, scenario, bar: progress(STEP as usize), done: 0 };
     let outcome = (scenario.run)(&mut session, &mut report).and_then(|()| match session.is_interrupted() {
         true => Err(BenchError::Interrupted),
         false => Ok(()),
@@ -88,13 +89,14 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     }
 }
 
-/// The node of the usual topology, for whoever wants to run it by hand.
-fn shown(arguments: &ScenarioArguments) -> NodeSettings {
-    let memif = |id| vec![PortName::Memif { socket: "/run/sluice/bench.sock".into(), id }];
+/// The node of the scenario's topology, for whoever wants to run it by hand.
+fn shown(scenario: &Scenario, arguments: &ScenarioArguments) -> NodeSettings {
+    let topology = arguments.topology(&scenario.network);
+    let links = Links::of_socket(Path::new("/run/sluice/bench.sock"), &topology);
     NodeSettings {
-        topology: arguments.topology(),
-        uplinks: memif(0),
-        downlinks: memif(1),
+        topology,
+        uplinks: links.uplinks,
+        downlinks: links.downlinks,
         cores: arguments.common.device_cores.clone(),
         huge_pages: !arguments.common.no_huge_pages,
         zero_copy: arguments.common.zero_copy,
@@ -180,7 +182,7 @@ impl Outputs {
 impl Session<'_> {
     /// The cases of the scenario, or of the sizes that were named. Tells the report of their frames, and the progress of as many steps.
     pub(crate) fn cases(&mut self, directions: &[Directions], report: &mut Report) -> Result<Vec<Case>> {
-        let cases = self.arguments.cases(directions, self.sizes)?;
+        let cases = self.arguments.cases(directions, self.scenario.sizes)?;
         let mut seen = Vec::new();
         for case in &cases {
             if seen.contains(&case.sizes) {
@@ -207,6 +209,11 @@ impl Session<'_> {
         }
         self.steps(cases.len());
         Ok(cases)
+    }
+
+    /// The scenario's network, with the tunnels that were asked for.
+    pub(crate) fn topology(&self) -> Topology {
+        self.arguments.topology(&self.scenario.network)
     }
 
     /// Cases of one kind of directions, unless the command line chose some.
@@ -319,6 +326,36 @@ impl Session<'_> {
     ) -> Result<Vec<Ceiling>> {
         let mut echo = Echo::start(&self.bench.setting, topology)?;
         cases.iter().map(|case| self.ceiling_and_latency(&mut echo, case, report)).collect()
+    }
+
+    /// Starts the device that is measured, and what limits a result with it in each case. Of a node that is what comes back from an echo in its
+    /// place. Nothing can be put in the place of an external device: there it is what the ports of the generator take.
+    pub(crate) fn start_device(
+        &self,
+        topology: &Topology,
+        cases: &[Case],
+        report: &mut Report,
+    ) -> Result<(Device, Vec<Ceiling>)> {
+        if !self.arguments.device.is_external() {
+            let ceilings = self.ceilings(topology, cases, report)?;
+            let mut node = Box::new(Node::start(&self.bench.setting, Variant::new(*topology))?);
+            self.describe(node.as_mut(), report);
+            return Ok((Device::Node(node), ceilings));
+        }
+        self.message("looking for the device");
+        let macs = self.arguments.device.macs(topology)?;
+        let mut external = External::start(&self.bench.setting, topology, &macs)?;
+        self.describe(&mut external, report);
+        report.note("The device is not the bench's own: it tells no cycles. The ceiling is what the ports of the generator take, whatever comes back; what the generator could receive, and how long frames are under way without the device, is not known.");
+        let mut ceilings = Vec::new();
+        for case in cases {
+            self.message(format!("{case}: what the generator can send"));
+            let trials = (0..CEILING_TRIALS).map(|_| self.bench.measuring.sample(&mut external, case));
+            let ceiling = Ceiling::of_sending(&trials.collect::<Result<Vec<_>>>()?);
+            report.generator.ceiling_mpps.push((format!("{case}, sending"), ceiling.rate() / 1e6));
+            ceilings.push(ceiling);
+        }
+        Ok((Device::External(external), ceilings))
     }
 
     /// What comes back from an echo in a case.

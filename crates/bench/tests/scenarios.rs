@@ -6,7 +6,7 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -299,6 +299,21 @@ fn the_document_that_is_shown_is_a_node_document() {
     assert_eq!((plan.name.as_str(), plan.ports.len(), plan.workloads.len()), ("bench-edge", 2, 20));
 }
 
+/// Runs a bench behind a script that makes its links, in namespaces that end with it; none where there are no namespaces.
+fn in_namespaces(folder: &Path, links: &str, bench: &Command) -> Option<Output> {
+    let namespaces =
+        Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output().unwrap();
+    if !namespaces.status.success() {
+        eprintln!("NOT TESTED: no namespaces here: {}", String::from_utf8_lossy(&namespaces.stderr));
+        return None;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--net", "--mount-proc", "--fork", "--pid"]);
+    unshare.args(["sh", "-c", links, "sh"]).arg(bench.get_program()).args(bench.get_args());
+    unshare.env("TMPDIR", folder).current_dir(folder).stdin(Stdio::null());
+    Some(unshare.output().unwrap())
+}
+
 /// Two veth pairs in a network namespace of their own: the generator at one end of each, the node at the other.
 #[test]
 fn ports_of_the_kernel_are_links_like_others() {
@@ -321,17 +336,7 @@ fn ports_of_the_kernel_are_links_like_others() {
         ]
         .concat(),
     );
-    let namespaces =
-        Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output().unwrap();
-    if !namespaces.status.success() {
-        eprintln!("NOT TESTED: no namespaces here: {}", String::from_utf8_lossy(&namespaces.stderr));
-        return;
-    }
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-root-user", "--net", "--mount-proc", "--fork", "--pid"]);
-    unshare.args(["sh", "-c", links, "sh"]).arg(bench.get_program()).args(bench.get_args());
-    unshare.env("TMPDIR", folder.path()).current_dir(folder.path()).stdin(Stdio::null());
-    let output = unshare.output().unwrap();
+    let Some(output) = in_namespaces(folder.path(), links, &bench) else { return };
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}{errors}", String::from_utf8_lossy(&output.stdout));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -343,6 +348,72 @@ fn ports_of_the_kernel_are_links_like_others() {
         .map(|port| port["name"].as_str().unwrap())
         .collect();
     assert_eq!(ports, ["af_packet:g-up", "af_packet:g-down"]);
+}
+
+/// Linux as a router between two ports of the generator, in a namespace of its own: it is set up as `--show-document` says, started by nobody, and
+/// found by its answers.
+#[test]
+fn a_device_that_is_no_node_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let router = "set -e
+        unshare --net sleep infinity & device=$!
+        until [ \"$(readlink /proc/$device/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do :; done
+        in_device() { nsenter --net=/proc/$device/ns/net \"$@\"; }
+        sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+        in_device sysctl -qw net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=1
+        for side in up down; do
+            ip link add g-$side type veth peer name d-$side netns $device
+            ip link set g-$side up; in_device ip link set d-$side up
+        done
+        in_device ip address add 192.0.2.2/27 dev d-up
+        in_device ip address add 172.16.0.1/24 dev d-down
+        in_device ip route add 198.18.0.0/26 via 192.0.2.1
+        in_device ip route add 10.10.20.0/24 via 172.16.0.2
+        \"$@\"";
+    let ports = ["--uplink", "af_packet:g-up", "--downlink", "af_packet:g-down", "--encapsulation", "none"];
+    let rates = ["--link-speed", "0.002", "--minimum-rate", "50", "--loss-tolerance", "50"];
+    let arguments =
+        [&["--device", "external", "--quick", "--sizes", "256", "--trial-s", "0.3"], &ports[..], &rates]
+            .concat();
+    let bench = scenario(folder.path(), "bme-1", &arguments);
+    let Some(output) = in_namespaces(folder.path(), router, &bench) else { return };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{errors}", String::from_utf8_lossy(&output.stdout));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &rows(&report, "throughput")[0];
+    assert!(measured(row, "throughput") > 0.0 && measured(row, "ceiling") > 0.0, "{row}");
+    assert_eq!(row["cells"]["cycles"]["kind"], "not-measured", "nobody asks it: {row}");
+    assert_eq!(rows(&report, "latency").len(), 3);
+    let cores = report["environment"]["cores"].as_array().unwrap();
+    assert_eq!(cores.len(), 1, "the generator's alone: {cores:?}");
+    let setup = &report["documents"][0];
+    assert_eq!(setup["name"], "external");
+    assert!(setup["text"].as_str().unwrap().contains("10.10.20.0/24 via 172.16.0.2"), "{setup}");
+}
+
+/// A device that does not answer is told by its link and address; an address of the wrong kind of device by its argument.
+#[test]
+fn a_device_that_is_not_there_is_told() {
+    for (name, arguments, sentence) in [
+        ("forward", &["--device", "external"][..], "leave out --device external, or run bme-1"),
+        ("bme-1", &["--device", "external"], "name those of the generator with --uplink and --downlink"),
+        ("bme-1", &["--device-router-mac", "02:00:00:00:00:01"], "with --device external alone"),
+        (
+            "bme-2",
+            &["--device", "external", "--uplink", "af_packet:a", "--downlink", "af_packet:b"],
+            "this needs 2 uplinks and 2 downlinks",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = scenario(folder.path(), name, arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains(sentence), "{arguments:?}: {message}");
+    }
+    let show = ["bench", "bme-2", "--device", "external", "--show-document", "--encapsulation", "none"];
+    let output = Command::new(program()).args(show).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("uplink 1: address 192.0.2.34/27") && text.contains("downlink 1:"), "{text}");
 }
 
 /// Behind the first round there is something to tell.

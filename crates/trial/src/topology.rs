@@ -53,11 +53,22 @@ pub struct Topology {
     pub edge: EdgeMacs,
 }
 
-impl Default for Topology {
+impl Topology {
     /// One uplink, one downlink, Geneve over IPv4; the edge is a node.
+    pub const ONE: Self = Self {
+        uplinks: 1,
+        downlinks: 1,
+        paths: 1,
+        encapsulation: Encapsulation::Geneve,
+        outer: Family::Ipv4,
+        edge: EdgeMacs::NODE,
+    };
+}
+
+impl Default for Topology {
+    /// [`Topology::ONE`].
     fn default() -> Self {
-        let (encapsulation, outer) = (Encapsulation::Geneve, Family::Ipv4);
-        Self { uplinks: 1, downlinks: 1, paths: 1, encapsulation, outer, edge: EdgeMacs::NODE }
+        Self::ONE
     }
 }
 

@@ -202,6 +202,16 @@ impl Row {
         self.cell(column, Cell::of_samples(samples.into_iter().collect()))
     }
 
+    /// As [`Row::measured`]; of no trial the cell says `reason`.
+    #[must_use]
+    pub fn known(self, column: &str, samples: impl IntoIterator<Item = f64>, reason: &str) -> Self {
+        let mut samples = samples.into_iter().peekable();
+        match samples.peek() {
+            None => self.not_measured(column, reason),
+            Some(_) => self.measured(column, samples),
+        }
+    }
+
     /// As [`Row::measured`], but the average is shown, where a method asks for it.
     #[must_use]
     pub fn average(self, column: &str, samples: impl IntoIterator<Item = f64>) -> Self {

@@ -18,13 +18,14 @@ use crate::search::LimitedBy;
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
 use crate::session::{ABOVE_CEILING, Session};
-use crate::subject::{Node, Variant};
+use crate::subject::{NO_CYCLES, Subject};
 
 pub(crate) const ONE: Scenario = Scenario {
     name: "bme-1",
     title: "One uplink, one downlink",
     about: "One uplink, one downlink: RFC 2544 throughput and latency by frame size",
     reproduces: Some((BARE_METAL, "Test Case Scenario 1: Single Uplink/Single Downlink, Table 2")),
+    network: Topology::ONE,
     sizes: &[256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench bme-1 --quick --html report.html
@@ -35,7 +36,7 @@ pub(crate) const ONE: Scenario = Scenario {
     own: None,
     run: |session, report| {
         report.note("The copy of the document at hand has lost the sizes of its Table 2. That its rows are those of 256, 512, 1024 and 1500 bytes, with one more between them, is assumed.");
-        run(session, report, (1, 1), &PUBLISHED_ONE)
+        run(session, report, &PUBLISHED_ONE)
     },
 };
 
@@ -44,6 +45,7 @@ pub(crate) const TWO: Scenario = Scenario {
     title: "Two uplinks, two downlinks",
     about: "Two uplinks that share the load by ECMP, two downlinks with a TEP each: throughput and latency by frame size",
     reproduces: Some((BARE_METAL, "Test Scenario 2: Two Uplinks/Two Downlinks in LAG, Table 3")),
+    network: Topology { uplinks: 2, downlinks: 2, paths: 2, ..Topology::ONE },
     sizes: &[128, 256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench bme-2 --quick --html report.html
@@ -53,7 +55,7 @@ pub(crate) const TWO: Scenario = Scenario {
     own: None,
     run: |session, report| {
         report.note("The document's downlinks are a LAG. Here each has a TEP of its own, and each segment is pinned to one of them.");
-        run(session, report, (2, 2), &PUBLISHED_TWO)
+        run(session, report, &PUBLISHED_TWO)
     },
 };
 
@@ -106,26 +108,18 @@ struct Search {
     disturbed: u32,
 }
 
-fn run(
-    session: &mut Session<'_>,
-    report: &mut Report,
-    links: (u8, u8),
-    published: &[Published],
-) -> Result<()> {
-    let (uplinks, downlinks) = links;
-    let topology = Topology { uplinks, downlinks, paths: uplinks, ..session.arguments.topology() };
+fn run(session: &mut Session<'_>, report: &mut Report, published: &[Published]) -> Result<()> {
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Loop], report)?;
     session.steps(cases.len() * session.bench.repeat);
     let speed = session.arguments.link()?;
-    let ceilings = session.ceilings(&topology, &cases, report)?;
-    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
-    session.describe(&mut node, report);
+    let (mut device, ceilings) = session.start_device(&topology, &cases, report)?;
     let mut measured: Vec<Measured> = Vec::new();
     for (case, ceiling) in cases.into_iter().zip(ceilings) {
         let frame = FrameBytes::new(case.genome.average())?;
         let maximum = maximum(&topology, speed, frame, &ceiling)?;
         let mut one = Measured { frame, ceiling, searches: Vec::new(), case };
-        let outcome = searches(session, &mut node, &mut one, maximum);
+        let outcome = searches(session, device.subject(), &mut one, maximum);
         if !one.searches.is_empty() {
             report.check_frames(&one.case.to_string(), &one.faults());
             measured.push(one);
@@ -135,9 +129,9 @@ fn run(
     }
     let searches = measured.iter().flat_map(|one| &one.searches);
     Session::tell_disturbed(searches.map(|search| search.disturbed).sum(), report);
-    if session.arguments.profile {
+    if let Some(node) = device.node().filter(|_| session.arguments.profile) {
         let cases: Vec<Case> = measured.iter().map(|one| one.case.clone()).collect();
-        let profiles = session.profile(&mut node, &cases)?;
+        let profiles = session.profile(node, &cases)?;
         report.section(profile::section(&profiles));
     }
     Ok(())
@@ -154,9 +148,14 @@ fn maximum(topology: &Topology, link: LinkSpeed, frame: FrameBytes, ceiling: &Ce
 }
 
 /// All searches of a case. What was found before an error stays.
-fn searches(session: &mut Session<'_>, node: &mut Node, one: &mut Measured, maximum: f64) -> Result<()> {
+fn searches(
+    session: &mut Session<'_>,
+    device: &mut dyn Subject,
+    one: &mut Measured,
+    maximum: f64,
+) -> Result<()> {
     for _ in 0..session.bench.repeat {
-        let search = search(session, node, &one.case, maximum)?;
+        let search = search(session, device, &one.case, maximum)?;
         one.searches.push(search);
         session.step();
     }
@@ -164,8 +163,8 @@ fn searches(session: &mut Session<'_>, node: &mut Node, one: &mut Measured, maxi
 }
 
 /// One search, and latencies at shares of what it found.
-fn search(session: &Session<'_>, node: &mut Node, case: &Case, maximum: f64) -> Result<Search> {
-    let (found, device) = session.throughput(node, case, maximum)?;
+fn search(session: &Session<'_>, subject: &mut dyn Subject, case: &Case, maximum: f64) -> Result<Search> {
+    let (found, device) = session.throughput(subject, case, maximum)?;
     let rate = match found.verdict {
         Verdict::Found { throughput, .. } => Some(throughput),
         Verdict::AtLeastMaximum => Some(maximum),
@@ -195,7 +194,7 @@ fn search(session: &Session<'_>, node: &mut Node, case: &Case, maximum: f64) -> 
             session.message(format!("{case}: latency at {:.0} %", point.share * 100.0));
             let load = Load::Rate { packets_per_second: point.frames_per_second };
             let trial =
-                session.bench.measuring.calm_trial(node, case, load, session.arguments.trial(), true)?;
+                session.bench.measuring.calm_trial(subject, case, load, session.arguments.trial(), true)?;
             latencies.push((point.share, trial));
         }
     }
@@ -241,7 +240,10 @@ fn fill(
     report.sections.clear();
     report.section(throughput(measured, topology, link, published)?);
     report.section(latency(measured));
-    report.section(sizing(measured, report.environment.cycles_per_second.unwrap_or(0) as f64)?);
+    let tells = measured.iter().any(|one| !one.cycles().is_empty());
+    if tells || measured.iter().all(|one| one.rate().is_none()) {
+        report.section(sizing(measured, report.environment.cycles_per_second.unwrap_or(0) as f64)?);
+    }
     let sentence = |one: &Measured| {
         let rate = one.rate()?;
         let gbps = one.frame.layer_1_bits_per_second(rate) / 1e9;
@@ -335,6 +337,7 @@ fn throughput_row(
     let verdicts = || one.searches.iter().map(|search| &search.verdict);
     let limited = one.ceiling.is_near(rate)
         || verdicts().any(|verdict| matches!(verdict, Verdict::Found { limited_by: LimitedBy::Sender, .. }));
+    let tells = !one.cycles().is_empty();
     let of = |number: fn(&Sample) -> f64| one.found().map(move |(_, sample)| number(sample));
     let gbps = one.found().map(|(rate, _)| one.frame.layer_1_bits_per_second(rate) / 1e9).collect();
     let row = row
@@ -347,9 +350,9 @@ fn throughput_row(
         .calculated("utilization", figures.utilization * 100.0)
         .calculated("total", figures.total / 1e9)
         .measured("loss", of(|sample| sample.result.loss() * 100.0))
-        .measured("cpu", of(|sample| sample.busy * 100.0))
-        .measured("core", of(packets_a_core))
-        .measured("cycles", one.cycles());
+        .known("cpu", of(|sample| sample.busy * 100.0).filter(|_| tells), NO_CYCLES)
+        .known("core", of(packets_a_core).filter(|_| tells), NO_CYCLES)
+        .known("cycles", one.cycles(), NO_CYCLES);
     Ok((row, Some(figures.throughput / 1e9)))
 }
 
@@ -406,7 +409,7 @@ fn sizing(measured: &[Measured], hertz: f64) -> Result<Section> {
         Column::calculated("200", "200 Gb/s", "cores"),
     ]);
     for one in measured {
-        let mut row = Row::new().label("size", &one.case.sizes).measured("cycles", one.cycles());
+        let mut row = Row::new().label("size", &one.case.sizes).known("cycles", one.cycles(), NO_CYCLES);
         if let Some(cycles) = median(one.cycles()).filter(|_| hertz > 0.0) {
             let needed = line_rate::cores_for_links(one.frame, cycles, hertz)?;
             for (key, (_, cores)) in ["10", "25", "100", "200"].into_iter().zip(needed) {

@@ -17,6 +17,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "Equal-cost paths",
     about: "1 to 8 equal-cost next hops: how evenly flows spread, and what it costs",
     reproduces: Some((BARE_METAL, "ECMP Routing: a maximum of eight paths, hashed by 5-tuple")),
+    network: Topology { paths: MOST_PATHS, ..Topology::ONE },
     sizes: &[64],
     examples: "Examples:
   sluice bench ecmp
@@ -28,7 +29,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = Topology { paths: MOST_PATHS, ..session.arguments.topology() };
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Decap], report)?;
     let ceilings = session.ceilings(&topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;

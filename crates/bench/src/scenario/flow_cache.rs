@@ -2,6 +2,8 @@
 //!
 //! Two nodes with the same document, but for the cache, forward the same packets in turn.
 
+use sluice_trial::topology::Topology;
+
 use crate::error::Result;
 use crate::measure::{Directions, Sample};
 use crate::profile::{self, Profile};
@@ -15,6 +17,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "What the flow cache saves",
     about: "The same packets with the flow cache and without: cycles a packet, packets a second",
     reproduces: Some((BARE_METAL, "Flow Cache: reduces CPU cycles by as much as 75 %")),
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench flow-cache
@@ -31,7 +34,7 @@ const PUBLISHED: f64 = 75.0;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     session.needs_shared_memory()?;
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases = session.cases(&DIRECTIONS, report)?;
     let ceilings = session.ceilings(&topology, &cases, report)?;
     let setting = &session.bench.setting;

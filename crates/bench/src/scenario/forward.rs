@@ -15,6 +15,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "The highest rate of one node",
     about: "One node as fast as it can: packets and bits a second, loss, cycles and allocations a packet",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64, 128, 256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench forward --quick
@@ -30,7 +31,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const CHECK: f64 = 0.8;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Encap, Directions::Decap, Directions::Both], report)?;
     let (mut node, samples) = beside_an_echo(session, &topology, &cases)?;
     session.describe(&mut node, report);

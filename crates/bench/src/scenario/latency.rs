@@ -22,6 +22,8 @@ use clap::{Args, Command, FromArgMatches};
 use sluice_lab::PortKind;
 use sluice_trial::traffic::Encapsulation;
 
+use sluice_trial::topology::Topology;
+
 use crate::arguments::ScenarioArguments;
 use crate::environment::{Core, Port};
 use crate::error::{BenchError, Result};
@@ -45,6 +47,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         "How much latency does NSX add? [Part 2 – VXLAN & Distributed Logical Routers]",
         "the three scenarios, by netperf TCP_RR of 1,024 bytes",
     )),
+    network: Topology::ONE,
     sizes: &[],
     examples: "Examples:
   sluice bench latency

@@ -32,6 +32,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "The same work on a node and on its peers",
     about: "The same packets through a node, Open vSwitch with DPDK, testpmd and Linux, in turn: rates, cycles, ratios",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench peers
@@ -125,7 +126,7 @@ fn port(group: &Group, devices: &[Box<dyn Subject>]) -> Port {
 
 /// The node, every peer on shared memory that can run here, and an echo.
 fn start_on_memif(session: &Session<'_>, report: &mut Report) -> Result<Vec<Box<dyn Subject>>> {
-    let (setting, topology) = (&session.bench.setting, session.arguments.topology());
+    let (setting, topology) = (&session.bench.setting, session.topology());
     let mut devices: Vec<Box<dyn Subject>> = vec![Box::new(Node::start(setting, Variant::new(topology))?)];
     start_peers(session, report, PeerPorts::SharedMemory, &topology, &mut devices)?;
     devices.push(Box::new(Echo::start(setting, &topology)?));
@@ -139,7 +140,7 @@ fn start_on_veth(
     report: &mut Report,
     veth: &mut Option<Veth>,
 ) -> Result<Vec<Box<dyn Subject>>> {
-    let topology = Topology { encapsulation: Encapsulation::Vxlan, ..session.arguments.topology() };
+    let topology = Topology { encapsulation: Encapsulation::Vxlan, ..session.topology() };
     session.message("making veths");
     let setting: Setting =
         veth.insert(Veth::new(&session.bench.setting, "sluice-veth")?).setting(&session.bench.setting);

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Command, FromArgMatches};
 
+use sluice_trial::topology::Topology;
+
 use crate::error::{BenchError, Result};
 use crate::machine::Realtime;
 use crate::measure::{Case, Directions, Sample};
@@ -24,6 +26,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "New documents at full load",
     about: "A new document again and again while the node forwards as fast as it can: what it costs, and that no packet is lost",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench reload
@@ -89,7 +92,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let cases = session.cases(&[Directions::Both, Directions::Encap, Directions::Decap], report)?;
     // Without a choice, both directions at once.
     let cases = session.only_if_unchosen(cases, Directions::Both);
-    let mut node = Node::start(&session.bench.setting, Variant::new(arguments.topology()))?;
+    let mut node = Node::start(&session.bench.setting, Variant::new(session.topology()))?;
     session.describe(&mut node, report);
     session.steps(cases.len() * 2 * swaps);
     let mut rates = Vec::new();

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use sluice_trial::message::Load;
 
+use sluice_trial::topology::Topology;
+
 use crate::device::UnderTest;
 use crate::error::{BenchError, Result};
 use crate::measure::{Case, Ceiling, Directions};
@@ -16,13 +18,14 @@ use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;
 use crate::search::{LimitedBy, Trial, back_to_back, frame_loss, maximum_receive_rate, reset};
 use crate::session::{ABOVE_CEILING, Session};
-use crate::subject::{Node, Variant};
+use crate::subject::{Node, Subject};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rfc2544",
     title: "RFC 2544 and its successors",
     about: "Throughput, non-drop and partial drop rate, maximum receive rate, frame loss, bursts, reset",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64, 1500],
     examples: "Examples:
   sluice bench rfc2544 --quick
@@ -64,27 +67,25 @@ struct Round {
 const METHODS: usize = 4;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases =
         session.cases(&[Directions::Both, Directions::Encap, Directions::Decap, Directions::Loop], report)?;
     // Without a choice, both directions at once.
     let cases = session.only_if_unchosen(cases, Directions::Both);
     session.steps(cases.len() * (session.bench.repeat * METHODS + 1) + 1);
-    let ceilings = session.ceilings(&topology, &cases, report)?;
-    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
-    session.describe(&mut node, report);
+    let (mut device, ceilings) = session.start_device(&topology, &cases, report)?;
     let mut measured: Vec<Measured> = Vec::new();
     for (case, ceiling) in cases.into_iter().zip(ceilings) {
         let mut one = Measured { case, ceiling, rounds: Vec::new(), bursts: None };
-        let outcome = measure(session, &mut node, &mut one);
+        let outcome = measure(session, device.subject(), &mut one);
         if !one.rounds.is_empty() {
             measured.push(one);
             fill(report, &measured);
         }
         outcome?;
     }
-    if let Some(one) = measured.first() {
-        report.section(after_a_reset(session, &mut node, &one.case)?);
+    if let Some((one, node)) = measured.first().zip(device.node()) {
+        report.section(after_a_reset(session, node, &one.case)?);
         session.step();
     }
     let rounds = measured.iter().flat_map(|one| &one.rounds);
@@ -93,14 +94,14 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// All searches of a case. What was found before an error stays.
-fn measure(session: &mut Session<'_>, node: &mut Node, one: &mut Measured) -> Result<()> {
+fn measure(session: &mut Session<'_>, subject: &mut dyn Subject, one: &mut Measured) -> Result<()> {
     for _ in 0..session.bench.repeat {
-        let round = round(session, node, &one.case, &one.ceiling)?;
+        let round = round(session, subject, &one.case, &one.ceiling)?;
         one.rounds.push(round);
     }
     let throughputs = one.rounds.iter().map(|round| one.passed(round, session.arguments.minimum_rate));
     let throughput = median(throughputs).unwrap_or_default();
-    let mut device = UnderTest::new(node, &one.case, session.bench.measuring);
+    let mut device = UnderTest::new(subject, &one.case, session.bench.measuring);
     let (_, bursts) = session.longest_burst(&mut device, throughput, format!("{} bursts", one.case))?;
     one.bursts = Some(bursts);
     session.step();
@@ -108,15 +109,20 @@ fn measure(session: &mut Session<'_>, node: &mut Node, one: &mut Measured) -> Re
 }
 
 /// One search by each method, but for bursts.
-fn round(session: &mut Session<'_>, node: &mut Node, case: &Case, ceiling: &Ceiling) -> Result<Round> {
+fn round(
+    session: &mut Session<'_>,
+    subject: &mut dyn Subject,
+    case: &Case,
+    ceiling: &Ceiling,
+) -> Result<Round> {
     let trial = session.arguments.trial();
     let ceiling = ceiling.rate();
     let highest = ceiling * ABOVE_CEILING;
-    let (found, device) = session.throughput(node, case, highest)?;
+    let (found, device) = session.throughput(subject, case, highest)?;
     let disturbed = device.disturbed;
     session.step();
 
-    let mut device = UnderTest::new(node, case, session.bench.measuring);
+    let mut device = UnderTest::new(subject, case, session.bench.measuring);
     let minimum = highest * session.arguments.minimum_rate / 100.0;
     let goals = if session.arguments.quick {
         multiple_loss_ratio::Settings::quick(minimum, highest)
@@ -252,10 +258,7 @@ fn throughput(row: Row, one: &Measured) -> Row {
         .found("throughput", found, one.rounds.len())
         .mark_if(near || verdicts().any(by_sender), marks::LIMITED_BY_GENERATOR)
         .mark_if(verdicts().any(|it| *it == Verdict::AtLeastMaximum), marks::LIMITED_BY_SEARCH);
-    match failed.is_empty() {
-        true => row.not_measured("throughput-upper", NOTHING_FAILED),
-        false => row.measured("throughput-upper", failed),
-    }
+    row.known("throughput-upper", failed, NOTHING_FAILED)
 }
 
 /// Both bounds of a goal, by its place among those of the search.

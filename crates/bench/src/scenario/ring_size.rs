@@ -3,6 +3,8 @@
 //! Back-to-back frames (RFC 2544 section 26.4, RFC 9004): bursts as fast as the generator can send, into a node with rings of one size
 //! after the other.
 
+use sluice_trial::topology::Topology;
+
 use crate::device::UnderTest;
 use crate::error::Result;
 use crate::measure::{Directions, Sample};
@@ -17,6 +19,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "Bursts that rings of each size take",
     about: "Rings of 512 to 4,096 descriptors against bursts: where loss begins",
     reproduces: Some((BARE_METAL, "Performance Tuning: ring size")),
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench ring-size
@@ -32,7 +35,7 @@ const RING_SIZES: [u16; 4] = [512, 1024, 2048, 4096];
 const CURVE: [u64; 8] = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Encap], report)?;
     session.steps(cases.len() * RING_SIZES.len());
     let mut table = Table::new([

@@ -19,11 +19,11 @@ impl Echo {
     /// Starts both.
     pub(crate) fn start(setting: &Setting, topology: &Topology) -> Result<Self> {
         let folder = setting.folder_of("echo")?;
-        let links = setting.links(&folder, topology)?;
-        let mut generator = setting.start_traffic(&folder, &links.generator, topology, 1)?;
+        let [tester, device] = setting.both_ends(&folder, topology)?;
+        let mut generator = setting.start_traffic(&folder, &tester, topology, 1)?;
         let program = setting.generator_program()?;
         let echo = Generator::start("sluice-echo", &program, &folder, &setting.interrupt, |command| {
-            command.arg("echo").args(links.device.arguments());
+            command.arg("echo").args(device.arguments());
             command.args(["--cores", &list(&setting.device_cores[..1])]).args(setting.pages());
             if setting.zero_copy {
                 command.arg("--zero-copy");

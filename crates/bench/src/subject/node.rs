@@ -82,11 +82,11 @@ impl Node {
     pub(crate) fn start(setting: &Setting, variant: Variant) -> Result<Self> {
         let Variant { name, topology, ring_size, flow_cache } = variant;
         let folder = setting.folder_of(name)?;
-        let links = setting.links(&folder, &topology)?;
+        let [tester, device] = setting.both_ends(&folder, &topology)?;
         let settings = NodeSettings {
             topology,
-            uplinks: links.device.uplinks,
-            downlinks: links.device.downlinks,
+            uplinks: device.uplinks,
+            downlinks: device.downlinks,
             cores: setting.device_cores.clone(),
             huge_pages: setting.huge_pages,
             zero_copy: setting.zero_copy,
@@ -105,7 +105,7 @@ impl Node {
         let config = launch.config();
         std::fs::write(&config, &text).during(|| format!("writing {}", config.display()))?;
         let queues = setting.device_cores.len() as u16;
-        let mut generator = setting.start_traffic(&launch.folder, &links.generator, &topology, queues)?;
+        let mut generator = setting.start_traffic(&launch.folder, &tester, &topology, queues)?;
         let mut process = launch.start()?;
         let mut client = launch.connect(&mut process)?;
         generator.wait_for_links(LINKS_LIMIT)?;

@@ -83,7 +83,7 @@ impl Veth {
             Links { uplinks: uplink, downlinks: downlink }
         };
         Setting {
-            ports: Some(NamedPorts { generator: links(), device: links() }),
+            ports: Some(NamedPorts { generator: links(), device: Some(links()) }),
             generator_cores: setting.generator_cores.iter().take(1).copied().collect(),
             device_cores: vec![setting.device_core()],
             huge_pages: false,
