@@ -9,7 +9,7 @@ use sluice_trial::topology::{Side, Topology};
 use sluice_trial::traffic::{Encapsulation, Family};
 use sluice_wire::MacAddr;
 
-use crate::command::CommonArguments;
+use crate::command::{CommonArguments, headings};
 use crate::error::{BenchError, Result};
 use crate::frame_sizes::FrameSizes;
 use crate::line_rate::LinkSpeed;
@@ -25,58 +25,58 @@ const TRIAL_S: [f64; 3] = [0.3, 1.0, 90.0];
 pub(crate) struct ScenarioArguments {
     /// Frame sizes, bytes with the frame check sequence, or mixes: imix-simple, imix-fdio, imix-sd-wan, imix:abcc(a=64,b=570,c=1518)
     /// [default: the scenario's].
-    #[arg(long, value_name = "SIZES")]
+    #[arg(long, value_name = "SIZES", help_heading = headings::TRAFFIC)]
     pub(crate) sizes: Option<SizeList>,
     /// Families of the workloads' packets.
-    #[arg(long = "family", value_delimiter = ',', value_enum, default_value = "ipv4")]
+    #[arg(long = "family", value_delimiter = ',', value_enum, default_value = "ipv4", help_heading = headings::TRAFFIC)]
     pub(crate) families: Vec<Family>,
     /// Directions, of a scenario that has several [default: each of them].
-    #[arg(long = "direction", value_delimiter = ',', value_enum)]
+    #[arg(long = "direction", value_delimiter = ',', value_enum, help_heading = headings::TRAFFIC)]
     pub(crate) directions: Vec<Directions>,
     /// What carries workloads' frames between TEPs.
-    #[arg(long, value_enum, default_value = "geneve")]
+    #[arg(long, value_enum, default_value = "geneve", help_heading = headings::TRAFFIC)]
     pub(crate) encapsulation: Encapsulation,
     /// Family of the TEPs.
-    #[arg(long, value_enum, default_value = "ipv4")]
+    #[arg(long, value_enum, default_value = "ipv4", help_heading = headings::TRAFFIC)]
     pub(crate) outer: Family,
     /// Short trials, coarse bounds.
-    #[arg(long, conflicts_with = "full")]
+    #[arg(long, conflicts_with = "full", help_heading = headings::TRIALS)]
     pub(crate) quick: bool,
     /// The document's own trials of 90 seconds, with three retries.
-    #[arg(long)]
+    #[arg(long, help_heading = headings::TRIALS)]
     pub(crate) full: bool,
     /// Seconds of each trial of a search [default: 1, with --quick 0.3, with --full 90].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = headings::TRIALS)]
     pub(crate) trial_s: Option<f64>,
     /// Share of the frames that may be lost at the throughput, percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent, help_heading = headings::TRIALS)]
     pub(crate) loss_tolerance: f64,
     /// How often a rate that fails is tried again [default: 1, with --full 3].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=100), help_heading = headings::TRIALS)]
     pub(crate) retries: Option<u32>,
     /// Lowest rate of a search, percent of the highest.
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, help_heading = headings::TRIALS)]
     pub(crate) minimum_rate: f64,
     /// Make the node forget its flows before each trial of a search, in place of showing it each flow (ramp-up).
-    #[arg(long)]
+    #[arg(long, help_heading = headings::TRIALS)]
     pub(crate) reset_state: bool,
     /// Frames of others that a trial of a search bears, such as the protocols of a switch; more of them end the search.
-    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    #[arg(long, value_name = "FRAMES", default_value_t = 0, help_heading = headings::TRIALS)]
     pub(crate) accept_foreign: u64,
     /// Speed of a link, Gb/s: the highest rate of a search, and what line-rate utilization is of.
-    #[arg(long, value_name = "GBPS", default_value_t = 100.0, value_parser = positive)]
+    #[arg(long, value_name = "GBPS", default_value_t = 100.0, value_parser = positive, help_heading = headings::TRAFFIC)]
     pub(crate) link_speed: f64,
     /// Attribute the node's cycles to stages, in trials of their own.
-    #[arg(long)]
+    #[arg(long, help_heading = headings::TRIALS)]
     pub(crate) profile: bool,
-    /// Print the node document that is run, and nothing else.
-    #[arg(long)]
+    /// Print the node document that is run (of an external device, what it has to be set up with), and nothing else.
+    #[arg(long, help_heading = headings::REPORT)]
     pub(crate) show_document: bool,
     /// Write the report as a page that any browser shows.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::REPORT)]
     pub(crate) html: Option<PathBuf>,
-    /// Write the report as JSON, for `sluice bench compare`.
-    #[arg(long, value_name = "FILE")]
+    /// Write the report as JSON, for `sluice bench compare` and `show`.
+    #[arg(long, value_name = "FILE", help_heading = headings::REPORT)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) device: DeviceArguments,
@@ -99,7 +99,7 @@ pub(crate) enum DeviceKind {
 
 /// Arguments about what is measured.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Another device than a node")]
+#[command(next_help_heading = headings::DEVICE)]
 pub(crate) struct DeviceArguments {
     /// What is measured.
     #[arg(long = "device", value_name = "KIND", value_enum, default_value = "node")]

@@ -50,7 +50,7 @@ impl Generator {
         match generator.answer(Duration::ZERO)? {
             Answer::Started { memory, cycles_per_second, dpdk } => {
                 generator.memory = memory;
-                generator.dpdk = dpdk;
+                dpdk.trim_start_matches("DPDK ").clone_into(&mut generator.dpdk);
                 generator.cycles_per_second = cycles_per_second;
                 Ok(generator)
             }

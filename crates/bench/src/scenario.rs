@@ -73,16 +73,16 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// Its command, with the arguments of all scenarios and its own.
     fn command(&self) -> Command {
-        let command = Command::new(self.name).about(self.about).after_help(self.examples);
-        let mut command = ScenarioArguments::augment_args(command);
+        let mut command = ScenarioArguments::augment_args(Command::new(self.name));
         if !self.searches {
             let hide = |command: Command, name: &str| command.mut_arg(name, |argument| argument.hide(true));
             command = DeviceArguments::NAMES.into_iter().fold(command, hide);
         }
-        match self.own {
-            Some(own) => own.add_to(command),
-            None => command,
+        if let Some(own) = self.own {
+            command = own.add_to(command);
         }
+        // Behind the arguments, whose own description would take its place.
+        command.about(self.about).long_about(None).after_help(self.examples)
     }
 }
 
@@ -196,6 +196,9 @@ mod tests {
             assert!(choice.arguments.quick);
             assert!(scenario.examples.contains(&format!("sluice bench {}", scenario.name)));
             assert!(!scenario.about.is_empty() && !scenario.title.is_empty());
+            let own = command.find_subcommand(scenario.name).unwrap();
+            assert_eq!(own.get_about().unwrap().to_string(), scenario.about, "in the list and in its help");
+            assert!(own.get_long_about().is_none());
         }
     }
 

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use sluice_trial::message::Load;
 use sluice_trial::ports::PortName;
 use sluice_trial::topology::{FLOWS, Topology};
+use sluice_trial::traffic::Encapsulation;
 
 use crate::arguments::ScenarioArguments;
 use crate::bench::{Bench, progress};
@@ -132,10 +133,12 @@ fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> R
         searches: scenario.searches.then_some(bench.repeat as u32),
         loss_tolerance: scenario.searches.then_some(arguments.loss_tolerance / 100.0),
         description: Some(format!(
-            "UDP over {}, {} between TEPs over {}; nothing is random",
+            "UDP over {}, {}; nothing is random",
             arguments.families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
-            arguments.encapsulation,
-            arguments.outer
+            match arguments.encapsulation {
+                Encapsulation::None => "without a tunnel".to_owned(),
+                tunnel => format!("{tunnel} between TEPs over {}", arguments.outer),
+            }
         )),
         ..report::Traffic::default()
     };

@@ -30,6 +30,7 @@ pub(crate) const ONE: Scenario = Scenario {
     examples: "Examples:
   sluice bench bme-1 --quick --html report.html
   sluice bench bme-1 --full --output bme-1.json
+  sluice bench bme-1 --repeat 3 --reset-state --output after.json
   sluice bench bme-1 --sizes 64,imix-fdio --encapsulation vxlan",
     searches: true,
     mebibytes: 256 + 4 * 64,

@@ -25,6 +25,7 @@ use sluice_trial::traffic::Encapsulation;
 use sluice_trial::topology::Topology;
 
 use crate::arguments::ScenarioArguments;
+use crate::command::headings;
 use crate::environment::{Core, Port};
 use crate::error::{BenchError, Result};
 use crate::machine::Realtime;
@@ -84,6 +85,7 @@ const OWN: Own = Own {
 
 /// Arguments of this scenario alone.
 #[derive(Args, Debug)]
+#[command(next_help_heading = headings::OWN)]
 struct LatencyArguments {
     /// Capture at several points and merge the captures into the time of each leg; with FILES, only merge these, in the order in which requests
     /// pass them.

@@ -13,6 +13,7 @@ use clap::{Args, Command, FromArgMatches};
 
 use sluice_trial::topology::Topology;
 
+use crate::command::headings;
 use crate::error::{BenchError, Result};
 use crate::machine::Realtime;
 use crate::measure::{Case, Directions, Sample};
@@ -62,6 +63,7 @@ const OWN: Own = Own {
 
 /// Arguments of this scenario alone.
 #[derive(Args, Debug)]
+#[command(next_help_heading = headings::OWN)]
 struct ReloadArguments {
     /// Documents to be swapped in at each of two rates [default: 100, with --quick 20].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]

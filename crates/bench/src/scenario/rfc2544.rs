@@ -30,7 +30,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     examples: "Examples:
   sluice bench rfc2544 --quick
   sluice bench rfc2544 --sizes imix-simple,imix-fdio,imix-sd-wan --direction both
-  sluice bench rfc2544 --full --html rfc2544.html",
+  sluice bench rfc2544 --full --html rfc2544.html
+  sluice bench rfc2544 --device external --encapsulation none --show-document
+  sluice bench rfc2544 --device external --encapsulation none --uplink af_packet:eth1 --downlink af_packet:eth2",
     searches: true,
     mebibytes: 256 + 3 * 64,
     own: None,
@@ -348,7 +350,7 @@ fn bursts(measured: &[Measured]) -> Section {
         );
     }
     Section::new("bursts", "Back-to-back frames")
-        .text("The longest burst without loss, the average of several searches. While a burst is sent nothing is received, so that it has to fit into the node's receive and transmit rings; no buffer time follows from it.")
+        .text("The longest burst without loss, the average of several searches. While a burst is sent nothing is received, so that it has to fit into the device's receive and transmit rings; no buffer time follows from it.")
         .table(table)
 }
 
