@@ -325,15 +325,20 @@ pub(crate) trait Subject {
     }
 
     /// What it has counted; nothing of what does not tell its cycles.
-    fn counters(&mut self) -> Result<Counters>;
+    fn counters(&mut self) -> Result<Counters> {
+        Ok(Counters::default())
+    }
 
     /// Packets dropped since the start by reason, where it tells.
     fn drops(&mut self) -> Result<Vec<(String, u64)>> {
         Ok(Vec::new())
     }
 
-    /// The threads that forward. They run under the real-time scheduler during trials where that is allowed.
-    fn forwarding_threads(&self) -> Vec<u32>;
+    /// The threads that forward, of a subject that has threads of its own. They run under the real-time scheduler during trials where that is
+    /// allowed.
+    fn forwarding_threads(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// The node document that it runs, where it runs one.
     fn document(&self) -> Option<&str> {

@@ -16,8 +16,8 @@ use sluice_trial::topology::Topology;
 use crate::command::headings;
 use crate::error::{BenchError, Result};
 use crate::machine::Realtime;
-use crate::measure::{Case, Directions, Sample};
-use crate::report::{Axis, Chart, Column, Report, Row, Section, Series, Table};
+use crate::measure::{Case, Ceiling, Directions, Sample};
+use crate::report::{Axis, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{Own, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Subject, Variant};
@@ -91,14 +91,19 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     report.traffic.trial_s = Some(measuring.trial_ms as f64 / 1e3);
     report.traffic.trials = None;
     report.environment.scheduler = Some("ordinary".into());
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Both, Directions::Encap, Directions::Decap], report)?;
     // Without a choice, both directions at once.
     let cases = session.only_if_unchosen(cases, Directions::Both);
-    let mut node = Node::start(&session.bench.setting, Variant::new(session.topology()))?;
+    let ceilings = session.ceilings(&topology, &cases, report)?;
+    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     session.steps(cases.len() * 2 * swaps);
     let mut rates = Vec::new();
-    let outcome = cases.iter().try_for_each(|case| measure(session, &mut node, case, swaps, &mut rates));
+    let outcome = cases
+        .iter()
+        .zip(&ceilings)
+        .try_for_each(|(case, ceiling)| measure(session, &mut node, (case, ceiling), swaps, &mut rates));
     rates.retain(|rate: &Rate| !rate.swapping.is_empty());
     tell(report, &rates);
     outcome?;
@@ -109,14 +114,14 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
 fn measure(
     session: &mut Session<'_>,
     node: &mut Node,
-    case: &Case,
+    (case, ceiling): (&Case, &Ceiling),
     swaps: usize,
     rates: &mut Vec<Rate>,
 ) -> Result<()> {
     session.message(format!("{case}: the highest rate"));
     let highest = session.bench.measuring.sample(node, case)?.result.packets_per_second();
     for (name, limit) in [("the highest", None), ("half of it", Some(highest * BELOW))] {
-        let mut rate = Rate::new(case, name, limit);
+        let mut rate = Rate::new((case, ceiling), name, limit);
         let outcome = rate.run(session, node, swaps);
         rates.push(rate);
         outcome?;
@@ -127,6 +132,7 @@ fn measure(
 /// Rounds at one rate, each a trial without swaps and one with.
 struct Rate {
     case: Case,
+    ceiling: Ceiling,
     name: &'static str,
     /// Packets a second; the highest rate without.
     limit: Option<f64>,
@@ -154,9 +160,9 @@ impl Trial {
 }
 
 impl Rate {
-    fn new(case: &Case, name: &'static str, limit: Option<f64>) -> Self {
-        let (plain, swapping) = (Vec::new(), Vec::new());
-        Self { case: case.clone(), name, limit, plain, swapping, times: Vec::new() }
+    fn new((case, ceiling): (&Case, &Ceiling), name: &'static str, limit: Option<f64>) -> Self {
+        let (case, ceiling) = (case.clone(), ceiling.clone());
+        Self { case, ceiling, name, limit, plain: Vec::new(), swapping: Vec::new(), times: Vec::new() }
     }
 
     /// As many rounds as so many documents need.
@@ -262,6 +268,7 @@ fn packets(rates: &[Rate]) -> Section {
         Column::measured("sent", "sent", ""),
         Column::measured("lost", "lost", "").lower_is_better(),
         Column::measured("ring-full", "ring full", ""),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
     let (mut names, mut without, mut with) = (Vec::new(), Vec::new(), Vec::new());
     for rate in rates {
@@ -290,9 +297,14 @@ fn row(rate: &Rate, documents: &str, trials: &[Trial]) -> Row {
         .label("rate", rate.name)
         .label("documents", documents)
         .measured("mpps", trials.iter().map(Trial::mpps))
+        .mark_if(
+            rate.ceiling.is_near(median(trials.iter().map(Trial::mpps)).unwrap_or_default() * 1e6),
+            marks::LIMITED_BY_GENERATOR,
+        )
         .value("sent", sum(|trial| trial.sample.result.sent()))
         .value("lost", sum(Trial::lost))
         .value("ring-full", sum(|trial| trial.ring_full))
+        .measured("ceiling", rate.ceiling.mpps.iter().copied())
 }
 
 fn in_force(rates: &[Rate]) -> Section {
@@ -342,7 +354,8 @@ mod tests {
     fn told(plain: Vec<Trial>, swapping: Vec<Trial>) -> Report {
         let case = Case::at_least(Directions::Encap, Family::Ipv4, 64).unwrap();
         let times = [7, 9, 8].map(Duration::from_millis).to_vec();
-        let rate = Rate { plain, swapping, times, ..Rate::new(&case, "the highest", None) };
+        let rate =
+            Rate { plain, swapping, times, ..Rate::new((&case, &Ceiling::of(&[])), "the highest", None) };
         let mut report = Report::start("reload", "t");
         tell(&mut report, &[rate]);
         report

@@ -14,7 +14,7 @@ use sluice_trial::topology::*;
 use sluice_trial::traffic::Encapsulation;
 use sluice_wire::MacAddr;
 
-use super::{Counters, LINKS_LIMIT, Setting, Subject};
+use super::{LINKS_LIMIT, Setting, Subject};
 use crate::error::Result;
 use crate::generator::Generator;
 use crate::process::Process;
@@ -58,15 +58,6 @@ impl Subject for External {
 
     fn generator(&mut self) -> &mut Generator {
         &mut self.generator
-    }
-
-    /// None: nobody asks it.
-    fn counters(&mut self) -> Result<Counters> {
-        Ok(Counters::default())
-    }
-
-    fn forwarding_threads(&self) -> Vec<u32> {
-        Vec::new()
     }
 
     fn document(&self) -> Option<&str> {

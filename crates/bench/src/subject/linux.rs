@@ -19,7 +19,7 @@ use sluice_trial::topology::*;
 use sluice_trial::traffic::Encapsulation;
 
 use super::veth::Veth;
-use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
+use super::{LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
 use crate::process::Process;
@@ -120,16 +120,8 @@ impl Subject for Linux {
         &mut self.generator
     }
 
-    /// None: what the kernel does is a part of the generator's time.
-    fn counters(&mut self) -> Result<Counters> {
-        Ok(Counters::default())
-    }
-
-    fn forwarding_threads(&self) -> Vec<u32> {
-        Vec::new()
-    }
-
     /// The kernel forwards what is sent.
+    /// What the kernel does is a part of the generator's time.
     fn processes(&self) -> Vec<&Process> {
         vec![self.generator.process()]
     }
