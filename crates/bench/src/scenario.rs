@@ -24,7 +24,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use sluice_trial::topology::Topology;
 
 use crate::arguments::{DeviceArguments, ScenarioArguments};
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::report::Report;
 use crate::session::Session;
 
@@ -71,6 +71,18 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
+    /// Refuses arguments that say nothing here, or contradict what it measures.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Arguments`], with what to leave out.
+    pub(crate) fn check(&self, arguments: &ScenarioArguments) -> Result<()> {
+        if let Some(own) = self.own {
+            own.check(&self.command(), &arguments.matches)?;
+        }
+        arguments.device.check(self.name, self.searches)
+    }
+
     /// Its command, with the arguments of all scenarios and its own.
     fn command(&self) -> Command {
         let mut command = ScenarioArguments::augment_args(Command::new(self.name));
@@ -105,7 +117,7 @@ impl Own {
     }
 
     /// Refuses arguments that say nothing here.
-    fn check(&self, command: &Command, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+    fn check(&self, command: &Command, matches: &ArgMatches) -> Result<()> {
         let given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
         let flag = |name: &&str| {
             let argument = command.get_arguments().find(|argument| argument.get_id() == *name)?;
@@ -115,8 +127,7 @@ impl Own {
         if given.is_empty() {
             return Ok(());
         }
-        let sentence = format!("{} says nothing here: leave it out", given.join(", "));
-        Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, sentence))
+        Err(BenchError::Arguments(format!("{} says nothing here: leave it out", given.join(", "))))
     }
 }
 
@@ -153,9 +164,6 @@ impl FromArgMatches for Choice {
         let Some((scenario, matches)) = chosen else {
             return Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand));
         };
-        if let Some(own) = scenario.own {
-            own.check(&scenario.command(), matches)?;
-        }
         let arguments =
             ScenarioArguments { matches: matches.clone(), ..ScenarioArguments::from_arg_matches(matches)? };
         Ok(Self { scenario, arguments })

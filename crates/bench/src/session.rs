@@ -54,7 +54,7 @@ pub(crate) struct Session<'a> {
 /// One sentence on what failed. What was measured before it has been printed and written by then, as an incomplete report.
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
-    arguments.device.check(scenario.name, scenario.searches)?;
+    scenario.check(arguments)?;
     if arguments.show_document {
         let document = match scenario.own.and_then(|own| own.document) {
             Some(document) => document(arguments)?,
