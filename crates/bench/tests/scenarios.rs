@@ -134,9 +134,9 @@ fn all_links_and_paths_are_used() {
     let report = report("ecmp", &["--repeat", "1", "--trial-ms", "300"], &[]);
     let rows = rows(&report, "ecmp-64");
     assert_eq!(rows.len(), 8);
-    assert_eq!(report["generator"]["ceiling_mpps"][0][0], "decap IPv4 64");
+    let ceiling = &report["generator"]["ceiling_mpps"][0];
+    assert!(ceiling[0] == "decap IPv4 64" && ceiling[1].as_f64().unwrap() > 0.0, "{ceiling}");
     for (paths, row) in (1..).zip(rows) {
-        assert!(measured(row, "ceiling") > 0.0, "{row}");
         assert_eq!(label(row, "paths"), paths.to_string());
         let (least, most) = (measured(row, "least"), measured(row, "most"));
         assert!(

@@ -67,7 +67,6 @@ fn section(case: &Case, ceiling: &Ceiling, samples: &[Vec<Sample>]) -> Section {
         Column::measured("most", "most used", "%").digits(1),
         Column::calculated("even", "even", "%").digits(1),
         Column::measured("imbalance", "most / even", "").digits(2).lower_is_better(),
-        Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
     let one = samples.first().map(|samples| Sample::cycles(samples)).unwrap_or_default();
     let (mut names, mut least_used, mut most_used) = (Vec::new(), Vec::new(), Vec::new());
@@ -86,7 +85,6 @@ fn section(case: &Case, ceiling: &Ceiling, samples: &[Vec<Sample>]) -> Section {
             .label("paths", paths)
             .measured("mpps", samples.iter().map(Sample::mpps))
             .mark_if(ceiling.limits(samples), marks::LIMITED_BY_GENERATOR)
-            .measured("ceiling", ceiling.mpps.iter().copied())
             .measured("cycles", Sample::cycles(samples))
             .measured(
                 "ratio",

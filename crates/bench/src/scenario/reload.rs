@@ -85,17 +85,18 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         .map_err(|error| BenchError::Arguments(error.to_string()))?;
     let (trial_ms, swaps) = USUAL[usize::from(arguments.quick)];
     let swaps = usize::from(own.swaps.unwrap_or(swaps));
+    let topology = session.topology();
+    let cases = session.cases(&[Directions::Both, Directions::Encap, Directions::Decap], report)?;
+    // Without a choice, both directions at once.
+    let cases = session.only_if_unchosen(cases, Directions::Both);
+    // Of a generator that nobody disturbs.
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let measuring = &mut session.bench.measuring;
     measuring.trial_ms = arguments.common.trial_ms.unwrap_or(trial_ms);
     measuring.realtime = Realtime::new(false);
     report.traffic.trial_s = Some(measuring.trial_ms as f64 / 1e3);
     report.traffic.trials = None;
     report.environment.scheduler = Some("ordinary".into());
-    let topology = session.topology();
-    let cases = session.cases(&[Directions::Both, Directions::Encap, Directions::Decap], report)?;
-    // Without a choice, both directions at once.
-    let cases = session.only_if_unchosen(cases, Directions::Both);
-    let ceilings = session.ceilings(&topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     session.steps(cases.len() * 2 * swaps);
@@ -291,16 +292,16 @@ fn packets(rates: &[Rate]) -> Section {
 }
 
 fn row(rate: &Rate, documents: &str, trials: &[Trial]) -> Row {
+    let mpps = median(trials.iter().map(Trial::mpps)).unwrap_or_default();
+    // A rate that was asked for is limited by nobody.
+    let near = rate.limit.is_none() && rate.ceiling.is_near(mpps * 1e6);
     let sum = |count: fn(&Trial) -> u64| trials.iter().map(count).sum::<u64>() as f64;
     Row::new()
         .label("case", &rate.case)
         .label("rate", rate.name)
         .label("documents", documents)
         .measured("mpps", trials.iter().map(Trial::mpps))
-        .mark_if(
-            rate.ceiling.is_near(median(trials.iter().map(Trial::mpps)).unwrap_or_default() * 1e6),
-            marks::LIMITED_BY_GENERATOR,
-        )
+        .mark_if(near, marks::LIMITED_BY_GENERATOR)
         .value("sent", sum(|trial| trial.sample.result.sent()))
         .value("lost", sum(Trial::lost))
         .value("ring-full", sum(|trial| trial.ring_full))
@@ -312,7 +313,7 @@ fn in_force(rates: &[Rate]) -> Section {
         Column::label("case", "case"),
         Column::label("rate", "rate"),
         Column::measured("swaps", "documents", ""),
-        Column::measured("median", "in force behind", "ms").digits(1).lower_is_better(),
+        Column::measured("median", "in force after", "ms").digits(1).lower_is_better(),
         Column::measured("longest", "at the longest", "ms").digits(1).lower_is_better(),
     ]);
     for rate in rates {
