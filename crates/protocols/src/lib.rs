@@ -12,13 +12,16 @@
 //!
 //! | module | protocol |
 //! |---|---|
+//! | [`bfd`] | bidirectional forwarding detection (RFC 5880, RFC 5881) |
 //! | [`neighbor`] | address resolution: ARP (RFC 826) and neighbour discovery (RFC 4861) |
 //!
 //! The crate knows packet formats and nothing of the data path, the configuration document, or DPDK.
 
 #![forbid(unsafe_code)]
 
+pub mod bfd;
 pub mod neighbor;
+mod random;
 mod time;
 
 pub use time::Timestamp;
