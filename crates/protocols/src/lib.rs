@@ -13,6 +13,7 @@
 //! | module | protocol |
 //! |---|---|
 //! | [`bfd`] | bidirectional forwarding detection (RFC 5880, RFC 5881) |
+//! | [`lacp`] | link aggregation: LACP and the marker responder (IEEE 802.1AX-2014) |
 //! | [`neighbor`] | address resolution: ARP (RFC 826) and neighbour discovery (RFC 4861) |
 //!
 //! The crate knows packet formats and nothing of the data path, the configuration document, or DPDK.
@@ -20,8 +21,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bfd;
+pub mod lacp;
 pub mod neighbor;
 mod random;
+mod rate;
 mod time;
 
 pub use time::Timestamp;
