@@ -8,21 +8,17 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#[path = "support/network.rs"]
+mod network;
+
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket, sockopt,
-};
-use nix::sys::time::{TimeVal, TimeValLike};
+use network::{Link, in_network};
 use sluice_protocols::Timestamp;
 use sluice_protocols::lacp::{Action, Lag, LagConfig, PortConfig};
 use sluice_wire::MacAddr;
@@ -31,75 +27,8 @@ use sluice_wire::lacp::{LacpState, PortInfo};
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Set in the process that runs the test as the root of a user namespace.
-const INSIDE: &str = "SLUICE_TEST_IN_USER_NAMESPACE";
-
 const PORTS: u16 = 2;
 const SYSTEM: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-
-/// Runs `test` in a network namespace of this thread and the processes that it starts; as an ordinary user, in another
-/// process that is the root of a user namespace.
-fn in_network(name: &str, test: impl FnOnce()) {
-    if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
-        return test();
-    }
-    assert!(std::env::var_os(INSIDE).is_none(), "no network namespace for the root of a user namespace");
-    if !Command::new("unshare").args(["-Urn", "true"]).output().is_ok_and(|output| output.status.success()) {
-        println!("{name}: SKIPPED, since this user may make neither network nor user namespaces here");
-        return;
-    }
-    let mut again = Command::new("unshare");
-    again.arg("-Urn").arg(std::env::current_exe().unwrap());
-    let output = again.args([name, "--exact", "--nocapture"]).env(INSIDE, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A raw socket on an interface of the namespace.
-struct Link(OwnedFd);
-
-impl Link {
-    /// The pair `bond<port>`, `lag<port>`, and a socket on the latter.
-    fn new(port: u16) -> Self {
-        ip(&format!("link add bond{port} type veth peer name lag{port}"));
-        for interface in [format!("bond{port}"), format!("lag{port}")] {
-            ip(&format!("link set {interface} addrgenmode none"));
-            ip(&format!("link set {interface} up"));
-        }
-        let name = format!("lag{port}");
-        let socket =
-            socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)
-                .unwrap();
-        let mut interfaces = getifaddrs().unwrap().filter(|interface| interface.interface_name == name);
-        let address = interfaces.find_map(|interface| interface.address?.as_link_addr().copied()).unwrap();
-        bind(socket.as_raw_fd(), &address).unwrap();
-        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::milliseconds(5)).unwrap();
-        Self(socket)
-    }
-
-    fn send(&self, frame: &[u8]) {
-        assert_eq!(send(self.0.as_raw_fd(), frame, MsgFlags::empty()), Ok(frame.len()));
-    }
-
-    /// The next frame, if one comes within 5 ms.
-    fn receive(&self) -> Option<Vec<u8>> {
-        let mut buffer = [0; 2048];
-        match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-            Ok(length) => Some(buffer[..length].to_vec()),
-            Err(Errno::EAGAIN | Errno::EINTR) => None,
-            Err(error) => panic!("receiving: {error}"),
-        }
-    }
-}
 
 /// A running testpmd with a bonding device over `bond0` and `bond1`.
 struct Bonding {
@@ -172,7 +101,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let links = (0..PORTS).map(Link::new).collect();
+        let links = (0..PORTS).map(|port| Link::new(&format!("bond{port}"), &format!("lag{port}"))).collect();
         let ports =
             (0..PORTS).map(|port| PortConfig::new(port, MacAddr([2, 0, 0, 0, 1, port as u8]))).collect();
         Self { lag: Lag::new(LagConfig::new(SYSTEM, 7, ports)).unwrap(), links, start: Instant::now() }
