@@ -92,6 +92,21 @@ fn silent_sessions_are_a_fault_after_the_timeout() {
 }
 
 #[test]
+fn first_sessions_have_time_to_come_up() {
+    let mut node = Node::new(TepHealthConfig { failover_timeout: secs(0), ..profile() });
+    node.set(2, SILENT);
+    assert_eq!((node.health_of(2), node.pass(secs(9))), (Health::Suspect, vec![]));
+    node.set(2, WORKS);
+    node.set(2, SILENT);
+    assert_eq!(node.actions(), ["2 faulty: SessionsDown, retry at 309"], "it was heard once");
+    // The same for the first peer of a TEP that had none.
+    node.set(1, TepInputs { sessions: 0, sessions_up: 0, ..WORKS });
+    node.set(1, SILENT);
+    assert_eq!((node.health_of(1), node.pass(secs(9))), (Health::Suspect, vec![]));
+    assert_eq!(node.pass(secs(1)), ["1 faulty: SessionsDown, retry at 319"]);
+}
+
+#[test]
 fn one_session_that_is_up_is_enough() {
     let mut node = Node::new(profile());
     node.set(0, TepInputs { sessions_up: 1, ..WORKS });

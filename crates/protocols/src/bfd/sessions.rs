@@ -17,6 +17,9 @@ use crate::random::Random;
 /// The first source port of sessions, and how many there are (RFC 5881 §4).
 const SOURCE_PORTS: (u16, u16) = (49_152, 16_384);
 
+/// What the first packets of sessions that are made together are spread over.
+const SPREAD: Duration = Duration::from_secs(1);
+
 /// The timers of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
@@ -107,7 +110,7 @@ impl Sessions {
         self.by_discriminator.insert(discriminator, index);
         self.wheel.start_at(tick_of(now));
         if let Some(interval) = first {
-            let latest = now.after(Duration::from_micros(interval.into()));
+            let latest = now.after(SPREAD.min(Duration::from_micros(interval.into())));
             let tick = self.random.between(tick_from(now), tick_of(latest));
             self.wheel.set(timer_id(index, Timer::Transmit), tick);
         }

@@ -145,7 +145,7 @@ impl Port {
         }
     }
 
-    /// The link works, and this system does not hear itself on it.
+    /// The link is up.
     pub(super) fn is_enabled(&self) -> bool {
         self.megabits.is_some()
     }

@@ -15,7 +15,8 @@
 //! A TEP *works* when it has an address, its link is up, and, if it has BFD sessions, at least one of them is up.
 //!
 //! - **Faults**: without address or link a TEP is faulty at once. Without any session that is up, it is after
-//!   [`TepHealthConfig::failover_timeout`]; silence that is shorter changes nothing.
+//!   [`TepHealthConfig::failover_timeout`]; silence that is shorter changes nothing. Sessions none of which has
+//!   been up yet have at least [`FIRST_CONTACT`] to come up.
 //! - **Recovery on its own**: a TEP that lost its address or link is healthy again as soon as it works.
 //! - **Auto-recovery** after silent sessions: the TEP is tried [`TepHealthConfig::initial_wait`] after the fault. If it
 //!   does not work then, it is tried again after twice that time, and so on up to [`TepHealthConfig::max_backoff`].
@@ -39,6 +40,9 @@ mod tep;
 
 pub use config::{TepHealthConfig, TepHealthError};
 pub use health::TepHealth;
+
+/// How long the first sessions of a TEP have to come up at the least: BFD begins with a packet a second.
+pub const FIRST_CONTACT: Duration = Duration::from_secs(10);
 
 /// The node's number of a TEP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

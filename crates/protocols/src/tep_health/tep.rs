@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Cause, Health, Recovery, TepHealthConfig, TepId, TepInputs, TepView};
+use super::{Action, Cause, FIRST_CONTACT, Health, Recovery, TepHealthConfig, TepId, TepInputs, TepView};
 use crate::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ enum State {
 pub(super) struct Tep {
     id: TepId,
     inputs: TepInputs,
+    /// A session was up since there are sessions.
+    heard: bool,
     state: State,
     since: Timestamp,
     /// When it last recovered; none if its next fault counts as the first.
@@ -31,11 +33,21 @@ pub(super) struct Tep {
 
 impl Tep {
     pub(super) const fn new(id: TepId, inputs: TepInputs, now: Timestamp) -> Self {
-        Self { id, inputs, state: State::Healthy, since: now, recovered: None, backoff: None, faults: 0 }
+        Self {
+            id,
+            inputs,
+            heard: inputs.sessions_up > 0,
+            state: State::Healthy,
+            since: now,
+            recovered: None,
+            backoff: None,
+            faults: 0,
+        }
     }
 
     pub(super) const fn set_inputs(&mut self, inputs: TepInputs) {
         self.inputs = inputs;
+        self.heard = inputs.sessions > 0 && (self.heard || inputs.sessions_up > 0);
     }
 
     pub(super) const fn is_faulty(&self) -> bool {
@@ -95,7 +107,9 @@ impl Tep {
     }
 
     fn suspicion_ends(&self, config: &TepHealthConfig) -> Option<Timestamp> {
-        (self.state == State::Suspect).then(|| self.since.after(config.failover_timeout))
+        let timeout = config.failover_timeout;
+        let timeout = if self.heard { timeout } else { timeout.max(FIRST_CONTACT) };
+        (self.state == State::Suspect).then(|| self.since.after(timeout))
     }
 
     fn fail(&mut self, cause: Cause, config: &TepHealthConfig, now: Timestamp) -> Action {
