@@ -227,7 +227,16 @@ fn by_hand_it_recovers_at_once_if_it_works() {
     assert_eq!(node.pass(secs(100_000)), [""; 0], "not by itself");
     assert_eq!(recover(&mut node, 0), Ok(()));
     assert_eq!(node.actions(), ["0 recovered: Manual"]);
-    assert_eq!(node.health.get(TepId(0)).unwrap().backoff, None);
+    // Whoever asked for it vouches for it: the next fault is the first one.
+    node.health.configure(profile(), node.now).unwrap();
+    for _ in 0..3 {
+        node.set(0, SILENT);
+        node.pass(secs(5));
+        assert_eq!(node.health.get(TepId(0)).unwrap().backoff, Some(secs(300)));
+        node.set(0, WORKS);
+        assert_eq!(recover(&mut node, 0), Ok(()));
+        assert_eq!(node.health.get(TepId(0)).unwrap().backoff, None);
+    }
 }
 
 #[test]

@@ -60,10 +60,28 @@ fn a_link_that_goes_down_is_inactive_in_the_same_call() {
     let mut conversation = Conversation::up(config(2));
     conversation.link(1, None);
     assert_eq!(conversation.actions(), ["1 inactive"]);
-    assert_eq!(conversation.port(1).receive, ReceiveState::PortDisabled);
+    let view = conversation.port(1);
+    assert_eq!((view.receive, view.mux), (ReceiveState::PortDisabled, MuxState::Detached));
+    assert!(!view.partner.state.contains(LacpState::SYNCHRONIZATION));
     conversation.link(0, None);
     assert_eq!(conversation.actions(), ["0 inactive", "LAG down"]);
     assert_eq!(conversation.lag.next_event(), None, "nothing to wait for without a link");
+}
+
+#[test]
+fn a_link_that_is_plugged_into_another_port_attaches_anew() {
+    for change in [|pdu: &mut Lacp| pdu.actor.port = 77, |pdu: &mut Lacp| pdu.actor.port_priority = 77] {
+        let mut conversation = Conversation::up(config(1));
+        let mut pdu = conversation.pdu(0, READY);
+        change(&mut pdu);
+        conversation.tell(0, pdu).unwrap();
+        assert_eq!(conversation.news(), ["0 inactive", "LAG down"]);
+        assert_eq!(conversation.port(0).mux, MuxState::Waiting);
+        conversation.pass(secs(2));
+        pdu.partner = conversation.port(0).actor;
+        conversation.tell(0, pdu).unwrap();
+        assert!(conversation.lag.is_up());
+    }
 }
 
 #[test]
@@ -111,6 +129,23 @@ fn the_partner_says_how_often() {
     assert_eq!(count(60, "ATGSCD"), 60);
     let slow = count(60, "AGSCD");
     assert!((2..=3).contains(&slow), "{slow}");
+}
+
+#[test]
+fn a_partner_that_is_behind_is_told_at_once() {
+    let mut conversation = Conversation::up(config(1));
+    conversation.pass(secs(5));
+    conversation.hear(0, READY);
+    assert_eq!(conversation.actions(), [""; 0], "nothing to tell");
+    for old in ["AG", "GSCD", "ATGSCD", "ASCD"] {
+        conversation.pass(secs(2));
+        let mut pdu = conversation.pdu(0, READY);
+        pdu.partner.state = state(old);
+        conversation.tell(0, pdu).unwrap();
+        let sent = conversation.actions();
+        assert_eq!(sent.iter().filter(|line| line.contains("sends AGS")).count(), 1, "{old}: {sent:?}");
+        conversation.hear(0, READY);
+    }
 }
 
 #[test]
