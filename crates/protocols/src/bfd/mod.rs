@@ -5,13 +5,12 @@
 //! UDP payloads that come to port 3784, with the addresses that they came with, and wraps what comes out: in IP, and for
 //! the path between two TEPs also in the tunnel. Its control thread is the only caller.
 //!
-//! ```text
-//!                  hears Init, Up                 The other hears us: Up.
-//!   Down ──hears Down──→ Init ──hears Init, Up──→ Up
-//!    │ ╰──────────hears Init───────────────────→ ↑
-//!    ╰←──── no packet in the detection time, hears AdminDown, hears Down (in Up), path down ────
-//!   AdminDown: switched off by an operator, or removed; hears nothing
-//! ```
+//! | state | leaves it |
+//! |---|---|
+//! | Down | hears Down: Init; hears Init: Up |
+//! | Init | hears Init or Up: Up; hears nothing in time, hears AdminDown, path down: Down |
+//! | Up | hears nothing in time, hears Down or AdminDown, path down: Down |
+//! | AdminDown | switched on: Down. From any state when it is switched off or removed; hears nothing |
 //!
 //! What is decided here where the RFC leaves it open:
 //!
@@ -23,7 +22,7 @@
 //! - **Which session** a packet is for says Your Discriminator; while that is zero, its addresses and where it came in.
 //!   Also with a discriminator a packet is refused that comes another way than its session's path, for then it says
 //!   nothing about that path.
-//! - **Discriminators** are random, nonzero and unique in the table, so that they cannot be guessed from a count.
+//! - **Discriminators** are random, nonzero and unique in the table, so that they do not follow from a count.
 //! - **Slow start**: a session that is not Up sends once in a second, or less often (§6.8.3). The first packets of
 //!   sessions that are made together are spread over that second.
 //! - **Poll sequences** go with every change of an interval while the session is Up (§6.8.3). In other states every

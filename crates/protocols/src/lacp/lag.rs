@@ -2,34 +2,24 @@
 
 use std::collections::VecDeque;
 
-use sluice_wire::EtherType;
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::frame::FrameBuilder;
 use sluice_wire::lacp::{Lacp, LacpPacket};
 use sluice_wire::marker::{Marker, MarkerKind, MarkerPacket};
 use sluice_wire::slow_protocols::{MULTICAST, SlowProtocol};
+use sluice_wire::{EtherType, MacAddr};
 
-use super::port::Port;
+use super::port::{Port, Told};
 use super::selection::{Group, select};
 use super::{
-    Action, Exclusion, LagConfig, LagError, LagView, MuxState, Partner, PortConfig, Refusal, Refusals,
-    Selected, Side,
+    Action, LagConfig, LagError, LagView, MuxState, Partner, PortConfig, Refusal, Refusals, Selected, Side,
 };
 use crate::Timestamp;
-
-/// What of a port was told to the caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
-    active: bool,
-    exclusion: Option<Exclusion>,
-    actor_churn: bool,
-    partner_churn: bool,
-}
 
 /// A link aggregation group.
 ///
 /// Every call may leave actions, which the caller takes with [`Lag::next_action`] before the next call; a port that may
-/// no longer carry traffic is told before any frame is to be sent. `now` never goes back.
+/// no longer carry traffic is told before any LACPDU is to be sent. `now` never goes back.
 ///
 /// ```
 /// use sluice_protocols::Timestamp;
@@ -48,7 +38,7 @@ struct Told {
 pub struct Lag {
     config: LagConfig,
     /// In the order of their numbers.
-    ports: Vec<(Port, Told)>,
+    ports: Vec<Port>,
     aggregate: Option<Group>,
     told_up: bool,
     actions: VecDeque<Action>,
@@ -121,7 +111,7 @@ impl Lag {
 
     /// When [`Lag::advance`] is to be called next; `None` while there is nothing to wait for.
     pub fn next_event(&self) -> Option<Timestamp> {
-        self.ports.iter().filter_map(|(port, _)| port.next_event(self.now)).min()
+        self.ports.iter().filter_map(|port| port.next_event(self.now)).min()
     }
 
     /// Takes the next thing to do.
@@ -136,7 +126,7 @@ impl Lag {
 
     /// The ports that carry traffic, in the order of their numbers.
     pub fn active_ports(&self) -> impl Iterator<Item = u16> {
-        self.ports.iter().filter(|(port, _)| port.is_active()).map(|(port, _)| port.config.port)
+        self.ports.iter().filter(|port| port.is_active()).map(|port| port.config.port)
     }
 
     /// Whom the aggregate leads to.
@@ -149,7 +139,7 @@ impl Lag {
         LagView {
             up: self.is_up(),
             partner: self.partner(),
-            ports: self.ports.iter().map(|(port, _)| port.view()).collect(),
+            ports: self.ports.iter().map(Port::view).collect(),
         }
     }
 
@@ -159,7 +149,7 @@ impl Lag {
     }
 
     fn port(&mut self, number: u16) -> Option<&mut Port> {
-        self.ports.iter_mut().map(|(port, _)| port).find(|port| port.config.port == number)
+        self.ports.iter_mut().find(|port| port.config.port == number)
     }
 
     /// Makes the ports those of the configuration.
@@ -168,16 +158,16 @@ impl Lag {
         configs.sort_by_key(|config| config.port);
         let mut old = std::mem::take(&mut self.ports);
         for config in configs {
-            let kept = old.iter().position(|(port, _)| port.config.port == config.port);
-            let (mut port, told) = match kept {
+            let kept = old.iter().position(|port| port.config.port == config.port);
+            let mut port = match kept {
                 Some(index) => old.swap_remove(index),
-                None => (Port::new(&self.config, config), Told::default()),
+                None => Port::new(&self.config, config),
             };
             port.configure(&self.config, config);
-            self.ports.push((port, told));
+            self.ports.push(port);
         }
-        for (port, told) in old {
-            tell(port.config.port, told, Told::default(), &mut self.actions);
+        for mut port in old {
+            tell(&mut port, Told::default(), &mut self.actions);
         }
     }
 
@@ -209,38 +199,29 @@ impl Lag {
     fn settle(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         let now = self.now;
-        let (mut ports, mut told): (Vec<_>, Vec<_>) = std::mem::take(&mut self.ports).into_iter().unzip();
-        for port in &mut ports {
+        for port in &mut self.ports {
             port.expire(now);
         }
         loop {
-            let mut changed = select(&self.config, &mut ports, &mut self.aggregate);
-            let ready = is_ready(&ports, now);
-            for port in &mut ports {
+            let mut changed = select(&self.config, &mut self.ports, &mut self.aggregate);
+            let ready = is_ready(&self.ports, now);
+            for port in &mut self.ports {
                 changed |= port.step_mux(ready, now);
             }
             if !changed {
                 break;
             }
         }
-        for (port, told) in ports.iter_mut().zip(&mut told) {
+        for port in &mut self.ports {
             port.observe_churn(now);
-            let news = Told {
-                active: port.is_active(),
-                exclusion: port.exclusion,
-                actor_churn: port.actor_churn.churning,
-                partner_churn: port.partner_churn.churning,
-            };
-            tell(port.config.port, *told, news, &mut self.actions);
-            *told = news;
+            tell(port, port.news(), &mut self.actions);
         }
-        self.ports = ports.into_iter().zip(told).collect();
         let up = self.is_up();
         if up != self.told_up {
             self.told_up = up;
             self.actions.push_back(Action::StateChanged { up });
         }
-        for (port, _) in &mut self.ports {
+        for port in &mut self.ports {
             port.run_periodic(now);
             if let Some(pdu) = port.transmit(now) {
                 let frame = lacp_frame(&port.config, pdu);
@@ -259,7 +240,7 @@ fn is_ready(ports: &[Port], now: Timestamp) -> bool {
 
 fn accept_lacp(
     port: &mut Port,
-    system: sluice_wire::MacAddr,
+    system: MacAddr,
     partner: Option<Partner>,
     packet: &LacpPacket,
     now: Timestamp,
@@ -295,18 +276,19 @@ fn lacp_frame(config: &PortConfig, pdu: Lacp) -> Option<Vec<u8>> {
 }
 
 /// Tells what is another than was told.
-fn tell(port: u16, told: Told, news: Told, actions: &mut VecDeque<Action>) {
+fn tell(port: &mut Port, news: Told, actions: &mut VecDeque<Action>) {
+    let told = std::mem::replace(&mut port.told, news);
+    let port = port.config.port;
     if told.active != news.active {
         actions.push_back(Action::PortChanged { port, active: news.active });
     }
     if told.exclusion != news.exclusion {
         actions.push_back(Action::Excluded { port, reason: news.exclusion });
     }
-    let sides = [
-        (Side::Actor, told.actor_churn, news.actor_churn),
-        (Side::Partner, told.partner_churn, news.partner_churn),
-    ];
-    for (side, _, churning) in sides.into_iter().filter(|(_, told, news)| told != news) {
-        actions.push_back(Action::Churn { port, side, churning });
+    if told.actor_churn != news.actor_churn {
+        actions.push_back(Action::Churn { port, side: Side::Actor, churning: news.actor_churn });
+    }
+    if told.partner_churn != news.partner_churn {
+        actions.push_back(Action::Churn { port, side: Side::Partner, churning: news.partner_churn });
     }
 }

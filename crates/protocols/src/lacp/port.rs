@@ -30,9 +30,9 @@ enum Periodic {
 
 /// Churn detection for one side (§6.4.17).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Churn {
+struct Churn {
     since: Option<Timestamp>,
-    pub(super) churning: bool,
+    churning: bool,
 }
 
 impl Churn {
@@ -50,6 +50,15 @@ impl Churn {
     fn deadline(&self) -> Option<Timestamp> {
         self.since.filter(|_| !self.churning).map(|since| since.after(CHURN_DETECTION))
     }
+}
+
+/// What of a port is told to the caller when it changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) active: bool,
+    pub(super) exclusion: Option<Exclusion>,
+    pub(super) actor_churn: bool,
+    pub(super) partner_churn: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -74,8 +83,9 @@ pub(super) struct Port {
     /// Until when the link counts as looped back.
     looped: Option<Timestamp>,
     pub(super) exclusion: Option<Exclusion>,
-    pub(super) actor_churn: Churn,
-    pub(super) partner_churn: Churn,
+    actor_churn: Churn,
+    partner_churn: Churn,
+    pub(super) told: Told,
     marker_limit: RateLimit,
     last_received: Option<Timestamp>,
     pub(super) counters: PortCounters,
@@ -102,6 +112,7 @@ impl Port {
             exclusion: None,
             actor_churn: Churn::default(),
             partner_churn: Churn::default(),
+            told: Told::default(),
             marker_limit: RateLimit::default(),
             last_received: None,
             counters: PortCounters::default(),
@@ -159,8 +170,8 @@ impl Port {
         self.looped.is_some()
     }
 
-    pub(super) fn is_active(&self) -> bool {
-        self.mux == MuxState::CollectingDistributing
+    pub(super) const fn is_active(&self) -> bool {
+        matches!(self.mux, MuxState::CollectingDistributing)
     }
 
     pub(super) fn is_attached(&self) -> bool {
@@ -338,6 +349,16 @@ impl Port {
         self.actor_churn.observe(exempt || self.has(LacpState::SYNCHRONIZATION), now);
         let partner_in_sync = self.partner.state.contains(LacpState::SYNCHRONIZATION);
         self.partner_churn.observe(exempt || partner_in_sync, now);
+    }
+
+    /// What is to be told, if it was not.
+    pub(super) const fn news(&self) -> Told {
+        Told {
+            active: self.is_active(),
+            exclusion: self.exclusion,
+            actor_churn: self.actor_churn.churning,
+            partner_churn: self.partner_churn.churning,
+        }
     }
 
     /// When a timer of the port expires next after `now`.

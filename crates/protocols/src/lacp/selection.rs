@@ -98,8 +98,8 @@ fn choose(
     })
 }
 
-/// The order of ports where there are more than may be used: by the priority that the deciding system gives them (§6.4.14.1
-/// requires both ends to come to one order).
+/// The order of ports where there are more than may be used: by the priority that the deciding system gives them (§6.4.14
+/// has both ends come to one order).
 fn rank(config: &LagConfig, partner: &Partner, port: &Port) -> (u16, u16, u16) {
     let ours = (config.system_priority, config.system);
     let decider = if ours <= (partner.system_priority, partner.system) { &port.actor } else { &port.partner };
