@@ -34,7 +34,7 @@ const CONFIGURATION: &str = r#"
 router id 10.9.0.2;
 protocol device { }
 protocol bfd {
-  interface "bird" { min rx interval 200 ms; min tx interval 150 ms; idle tx interval 1 s; multiplier 4; };
+  interface "bird" { min rx interval 200 ms; min tx interval 150 ms; idle tx interval 1 s; multiplier 20; };
   neighbor 10.9.0.1 dev "bird" local 10.9.0.2;
 }
 "#;
@@ -163,18 +163,18 @@ fn a_session_with_bird() {
         let bird = Bird::start();
         let sessions = Sessions::new(SessionsConfig { seed: 3, ..SessionsConfig::default() });
         let mut node = Node { sessions, link, start: Instant::now(), mute: false };
-        let config = SessionConfig::every(Duration::from_millis(100), 3);
+        let config = SessionConfig::every(Duration::from_millis(100), 10);
         node.sessions.add(path(), config, node.now()).unwrap();
 
         node.run_until("both ends up and agreed", |view| {
             (view.state, view.remote_state, view.polling) == (BfdState::Up, BfdState::Up, false)
         });
-        // BIRD receives every 200 ms at the soonest, and sends four packets every 150 ms to the detection time.
-        node.run_until("BIRD's intervals", |view| view.detection_time == Some(Duration::from_millis(600)));
+        // BIRD receives every 200 ms at the soonest, and sends twenty packets, one every 150 ms, in the detection time.
+        node.run_until("BIRD's intervals", |view| view.detection_time == Some(Duration::from_secs(3)));
         assert_eq!(node.view().transmit_interval, Some(Duration::from_millis(200)));
         let said = bird.sessions();
         assert!(
-            said.contains("Up") && said.contains("0.150") && said.contains("0.600"),
+            said.contains("Up") && said.contains("0.150") && said.contains("2.000"),
             "interval, timeout: {said}"
         );
 

@@ -126,6 +126,28 @@ fn every_forged_packet_is_refused_and_counted() {
 }
 
 #[test]
+fn sessions_of_the_same_addresses_are_told_apart_by_where_packets_go() {
+    let now = sluice_protocols::Timestamp::from_secs(1);
+    let mut sessions = Sessions::new(sluice_protocols::bfd::SessionsConfig::default());
+    let vni = |number: u32| Via::Tunnel { vni: Some(sluice_wire::Vni::new(number).unwrap()) };
+    let vlan = |number: u16| Via::Link(Link::new(1, VlanId::new(number).unwrap()));
+    let places = [Via::Tunnel { vni: None }, vni(1), vni(2), Via::Link(Link::untagged(1)), vlan(5), vlan(6)];
+    let (local, remote) = ("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
+    let paths = places.map(|via| sluice_protocols::bfd::Path { via, local, remote });
+    for path in paths {
+        sessions.add(path, SessionConfig::default(), now).unwrap();
+    }
+    let mut packet = Conversation::new(SessionConfig::default()).peer;
+    for (number, path) in paths.iter().enumerate() {
+        packet.my_discriminator = 100 + number as u32;
+        sessions.receive(&received(*path), &written(&packet), now).unwrap();
+        let known = paths.map(|path| sessions.get(&path).unwrap().remote_discriminator != 0);
+        assert_eq!(known.iter().filter(|known| **known).count(), number + 1);
+        assert_eq!(sessions.get(path).unwrap().remote_discriminator, 100 + number as u32);
+    }
+}
+
+#[test]
 fn a_path_that_is_down_takes_the_session_down_at_once() {
     let mut conversation = Conversation::up();
     conversation.sessions.path_down(|ends| ends.local == path(9, 2).local, conversation.now);
