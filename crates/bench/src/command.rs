@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use sluice_trial::ports::PortName;
 
 use crate::error::Result;
-use crate::ports::PortName;
 use crate::report::compare::LEAST_CHANGE;
 use crate::scenario::latency::{self, EndArguments};
 use crate::scenario::{self, Choice};
-use crate::{reload, session, stored};
+use crate::{session, stored};
 
 /// Name of the hidden command that runs the ends of the latency scenario.
 pub(crate) const ENDS: &str = "latency-end";
@@ -30,11 +30,6 @@ pub struct BenchArguments {
 enum Action {
     #[command(flatten)]
     Scenario(Box<Choice>),
-    /// A node that gets a new document again and again while it forwards as fast as it can: not one packet may be lost because of it.
-    #[command(after_help = "Examples:
-  sluice bench reload
-  sluice bench reload --swaps 20 --json")]
-    Reload(ReloadArguments),
     /// What changed between two reports of one scenario beyond noise; the exit code is 1 where something became worse.
     #[command(after_help = "Examples:
   sluice bench compare before.json after.json
@@ -47,15 +42,6 @@ enum Action {
     Show(ShowArguments),
     #[command(name = ENDS, hide = true)]
     LatencyEnd(EndArguments),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ReloadArguments {
-    /// Documents to be swapped in at each of two rates.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    pub(crate) swaps: u16,
-    #[command(flatten)]
-    pub(crate) common: CommonArguments,
 }
 
 #[derive(Args, Debug)]
@@ -89,48 +75,59 @@ pub(crate) struct ShowArguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CommonArguments {
     /// Cores of the generator.
-    #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [0u16])]
+    #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [0u16], help_heading = headings::MACHINE)]
     pub(crate) generator_cores: Vec<u16>,
     /// Cores of what is measured.
-    #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [1u16])]
+    #[arg(long, value_delimiter = ',', value_name = "CORES", default_values_t = [1u16], help_heading = headings::MACHINE)]
     pub(crate) device_cores: Vec<u16>,
     /// A port of the generator on the side of the tester, once for each uplink: pci:ADDRESS, af_xdp:INTERFACE, af_packet:INTERFACE,
     /// tap:INTERFACE, vhost:SOCKET or memif:SOCKET:ID [default: shared memory for all ports].
-    #[arg(long = "uplink", value_name = "PORT", requires = "downlinks")]
+    #[arg(long = "uplink", value_name = "PORT", requires = "downlinks", help_heading = headings::PORTS)]
     pub(crate) uplinks: Vec<PortName>,
     /// A port of the generator on the side of the workloads, once for each downlink.
-    #[arg(long = "downlink", value_name = "PORT", requires = "uplinks")]
+    #[arg(long = "downlink", value_name = "PORT", requires = "uplinks", help_heading = headings::PORTS)]
     pub(crate) downlinks: Vec<PortName>,
     /// The node's port at the other end of an uplink, in the same order.
-    #[arg(long = "device-uplink", value_name = "PORT", requires_all = ["uplinks", "device_downlinks"])]
+    #[arg(long = "device-uplink", value_name = "PORT", requires_all = ["uplinks", "device_downlinks"], help_heading = headings::PORTS)]
     pub(crate) device_uplinks: Vec<PortName>,
     /// The node's port at the other end of a downlink, in the same order.
-    #[arg(long = "device-downlink", value_name = "PORT", requires_all = ["uplinks", "device_uplinks"])]
+    #[arg(long = "device-downlink", value_name = "PORT", requires_all = ["uplinks", "device_uplinks"], help_heading = headings::PORTS)]
     pub(crate) device_downlinks: Vec<PortName>,
-    /// Milliseconds of each trial [default: 300].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    /// Milliseconds of each trial at the highest rate [default: 300, with --quick 150].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000), help_heading = headings::TRIALS)]
     pub(crate) trial_ms: Option<u64>,
-    /// Trials of each case, of which the median is shown [default: 5].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
+    /// Trials of each case, or searches where a scenario searches; the median is shown [default: 5, with --quick 2; 1 search].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100), help_heading = headings::TRIALS)]
     pub(crate) repeat: Option<u16>,
     /// Let nodes lend their packet memory to the generator instead of copying (memif zero-copy; needs huge pages).
-    #[arg(long)]
+    #[arg(long, help_heading = headings::MACHINE)]
     pub(crate) zero_copy: bool,
     /// Use no huge pages, and reserve none.
-    #[arg(long)]
+    #[arg(long, help_heading = headings::MACHINE)]
     pub(crate) no_huge_pages: bool,
     /// Leave the measured threads to the ordinary scheduler, also where the real-time one is allowed.
-    #[arg(long)]
+    #[arg(long, help_heading = headings::MACHINE)]
     pub(crate) no_realtime: bool,
     /// The sluiced program [default: beside the running program, else in PATH].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = headings::MACHINE)]
     pub(crate) sluiced: Option<PathBuf>,
     /// The sluice-generator program [default: beside the running program, else in PATH].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = headings::MACHINE)]
     pub(crate) generator: Option<PathBuf>,
-    /// As JSON.
-    #[arg(long)]
+    /// The report on standard output as JSON, in place of tables.
+    #[arg(long, help_heading = headings::REPORT)]
     pub(crate) json: bool,
+}
+
+/// Headings of the help, under which arguments stand together wherever they are defined.
+pub(crate) mod headings {
+    pub(crate) const TRAFFIC: &str = "Traffic";
+    pub(crate) const TRIALS: &str = "Trials and searches";
+    pub(crate) const OWN: &str = "This scenario alone";
+    pub(crate) const REPORT: &str = "Report";
+    pub(crate) const PORTS: &str = "Ports";
+    pub(crate) const DEVICE: &str = "Another device than a node";
+    pub(crate) const MACHINE: &str = "Machine and programs";
 }
 
 /// Runs the command. The exit code is 1 where frames came back that are wrong, a swap cost a packet, or a comparison found something worse.
@@ -145,7 +142,6 @@ pub fn run(arguments: BenchArguments) -> Result<ExitCode> {
     };
     match action {
         Action::Scenario(choice) => session::run(&choice),
-        Action::Reload(arguments) => reload::run(&arguments),
         Action::Compare(arguments) => stored::compare(&arguments),
         Action::Show(arguments) => stored::show(&arguments),
         Action::LatencyEnd(arguments) => latency::run_end(&arguments).map(|()| ExitCode::SUCCESS),

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sluice_trial::message::{COMPLETE_QUIET, Load, QUIET, TrialResult};
+
 use crate::error::BenchError;
-use crate::measure::{Case, Measuring, Sample, median};
-use crate::message::{Load, TrialResult};
+use crate::measure::{Case, Measuring, Sample};
+use crate::report::median;
 use crate::search::{Counters, Device, Outcome, Preparation, Request, SearchError, Traffic};
 use crate::subject::Subject;
 
@@ -35,22 +37,32 @@ impl<'a> UnderTest<'a> {
         Self { subject, case, measuring, pace: None, disturbed: 0, samples: Vec::new() }
     }
 
+    /// Time that a trial takes besides sending, where frames are lost: what precedes it, and the wait for late frames. Preparations whose time
+    /// is the device's are left out.
+    pub(crate) fn overhead(preparation: Preparation) -> Duration {
+        QUIET
+            + match preparation {
+                Preparation::RampUp => RAMP_UP + COMPLETE_QUIET,
+                Preparation::Nothing | Preparation::ResetState => Duration::ZERO,
+            }
+    }
+
     /// The last trial at a load.
     pub(crate) fn sample_at(&self, frames_per_second: f64) -> Option<&Sample> {
         let at = |traffic: &Traffic| matches!(traffic, Traffic::Load { frames_per_second: rate, .. } if *rate == frames_per_second);
         self.samples.iter().rev().find(|(traffic, _)| at(traffic)).map(|(_, sample)| sample)
     }
 
-    /// Finds out how fast the generator sends bursts of so many frames, the median of some; the bursts of searches have to be as fast.
-    pub(crate) fn set_burst_pace(&mut self, frames: u64) -> Result<f64, BenchError> {
+    /// Finds out how fast the generator sends bursts of so many frames: frames a second of each of some. The bursts of searches have to be as fast
+    /// as their median.
+    pub(crate) fn set_burst_pace(&mut self, frames: u64) -> Result<Vec<f64>, BenchError> {
         let mut rates = Vec::new();
         for _ in 0..BURSTS {
             let sample = self.run(Traffic::Burst { frames })?;
             rates.push(sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64);
         }
-        let pace = median(rates).unwrap_or_default();
-        self.pace = Some(pace);
-        Ok(pace)
+        self.pace = median(rates.iter().copied());
+        Ok(rates)
     }
 
     /// Share of a burst that is lost, 0 to 1.
@@ -160,9 +172,10 @@ impl From<SearchError<Self>> for BenchError {
 
 #[cfg(test)]
 mod tests {
+    use sluice_trial::message::StreamCounts;
+    use sluice_trial::traffic::Direction;
+
     use super::*;
-    use crate::message::StreamCounts;
-    use crate::traffic::Direction;
 
     fn result() -> TrialResult {
         let counts = |direction| StreamCounts {

@@ -5,10 +5,11 @@
 
 use std::fmt::Write as _;
 
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::*;
+use sluice_trial::traffic::Encapsulation;
+
 use crate::error::{BenchError, Result};
-use crate::ports::PortName;
-use crate::topology::*;
-use crate::traffic::Encapsulation;
 
 /// What a node's document says beside the topology.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,9 +173,9 @@ mod tests {
     use std::net::IpAddr;
 
     use sluice_intent::plan::{self, Location, MemifRole, Plan, PortKind};
+    use sluice_trial::traffic::Family;
 
     use super::*;
-    use crate::traffic::Family;
 
     fn settings(topology: Topology) -> NodeSettings {
         let memif = |id| PortName::Memif { socket: "/tmp/x.sock".into(), id };
@@ -241,7 +242,14 @@ mod tests {
         for encapsulation in [Encapsulation::Geneve, Encapsulation::Vxlan, Encapsulation::None] {
             for outer in [Family::Ipv4, Family::Ipv6] {
                 for (uplinks, paths) in [(1, 1), (1, 8), (8, 8)] {
-                    let topology = Topology { uplinks, downlinks: 2, paths, encapsulation, outer };
+                    let topology = Topology {
+                        uplinks,
+                        downlinks: 2,
+                        paths,
+                        encapsulation,
+                        outer,
+                        ..Topology::default()
+                    };
                     let plan = plan(&settings(topology));
                     assert_eq!(plan.segments.is_empty(), encapsulation == Encapsulation::None);
                 }

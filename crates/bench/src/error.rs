@@ -53,7 +53,7 @@ pub enum BenchError {
     Search(String),
     /// Frames that cannot be sent.
     #[error(transparent)]
-    Traffic(#[from] crate::traffic::TrafficError),
+    Traffic(#[from] sluice_trial::traffic::TrafficError),
     /// Too few cores.
     #[error(
         "core {core} cannot be used: the generator and what is measured need cores of their own that exist; name them with --generator-cores and --device-cores"

@@ -1,14 +1,16 @@
 //! A traffic generator process, or one that echoes, at the other end of its JSON lines.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{ChildStdin, Command as Program};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use sluice_trial::message::{Answer, Command, Forwarded, TrialOrder, TrialResult};
+
 use crate::error::{BenchError, Result, While};
-use crate::message::{Answer, Command, Forwarded, TrialOrder, TrialResult};
 use crate::process::{Interrupt, LOOK, Process};
+use crate::subject::NamedMacs;
 
 /// How long an answer may take beyond the time that the order itself takes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -35,18 +37,7 @@ impl Generator {
         set_up: impl FnOnce(&mut Program),
     ) -> Result<Self> {
         let mut process = Process::start(name, program, folder, true, set_up)?;
-        let child = process.child();
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(process.failed("it has no pipes"));
-        };
-        let (sender, answers) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let (input, answers) = process.lines()?;
         let mut generator = Self {
             input,
             answers,
@@ -59,7 +50,7 @@ impl Generator {
         match generator.answer(Duration::ZERO)? {
             Answer::Started { memory, cycles_per_second, dpdk } => {
                 generator.memory = memory;
-                generator.dpdk = dpdk;
+                dpdk.trim_start_matches("DPDK ").clone_into(&mut generator.dpdk);
                 generator.cycles_per_second = cycles_per_second;
                 Ok(generator)
             }
@@ -92,6 +83,19 @@ impl Generator {
         let timeout_ms = limit.as_millis() as u64;
         match self.order(&Command::WaitForLinks { timeout_ms }, limit)? {
             Answer::LinksUp => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Finds out the MAC addresses of a device that is no node.
+    pub(crate) fn find_device(&mut self, macs: &NamedMacs, limit: Duration) -> Result<()> {
+        let command = Command::FindDevice {
+            macs: macs.links.clone(),
+            router: macs.router,
+            timeout_ms: limit.as_millis() as u64,
+        };
+        match self.order(&command, limit)? {
+            Answer::Device { .. } => Ok(()),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -6,8 +6,13 @@
 //! ```
 //!
 //! This crate starts the processes, gives the orders and reads the counters; packets pass only through the generator and what it
-//! measures. It knows nothing of DPDK, so that `sluice` mounts [`BenchArguments`] without linking it. The generator
-//! (`sluice-generator`) uses [`traffic`], [`topology`] and [`message`] of this crate.
+//! measures. It knows nothing of DPDK, so that `sluice` mounts [`BenchArguments`] without linking it. What it shares with the generator
+//! (`sluice-generator`) is the crate `sluice-trial`.
+//!
+//! ```text
+//!   command ─▶ session ─▶ scenario ─▶ subject, device ─▶ measure ─▶ generator      searches over trials of what is measured
+//!                            └──────▶ report ◀──────────────┘                      which knows none of the others
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -23,19 +28,14 @@ mod generator;
 pub mod line_rate;
 mod machine;
 mod measure;
-pub mod message;
-pub mod ports;
 mod process;
 mod profile;
-mod reload;
 pub mod report;
 mod scenario;
 pub mod search;
 mod session;
 mod stored;
 mod subject;
-pub mod topology;
-pub mod traffic;
 
 pub use command::{BenchArguments, run};
 pub use error::{BenchError, Result};

@@ -18,6 +18,9 @@
 //! option of 8 bytes; its conclusion says about 197. The Geneve column of Table 2 cannot be had from its throughput with one
 //! encapsulation for all rows: it is 12.0 % more in the first row and 2.6 % more in the last, which no size of header explains.
 
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic;
+
 /// Preamble and start of frame delimiter, bytes (IEEE 802.3).
 pub const PREAMBLE: u32 = 8;
 /// Inter-frame gap, bytes (IEEE 802.3).
@@ -201,6 +204,21 @@ impl Encapsulation {
             }
             _ => Ok(Self { tunnel, outer, vlan }),
         }
+    }
+
+    /// That of a bench's downlinks, whose tunnels have no options.
+    ///
+    /// # Errors
+    ///
+    /// None: there are no options that could be wrong.
+    pub fn of(topology: &Topology) -> Result<Self, LineRateError> {
+        let tunnel = match topology.encapsulation {
+            traffic::Encapsulation::Geneve => Tunnel::Geneve { option_bytes: 0 },
+            traffic::Encapsulation::Vxlan => Tunnel::Vxlan,
+            traffic::Encapsulation::None => Tunnel::None,
+        };
+        let outer = if topology.outer == traffic::Family::Ipv4 { Outer::Ipv4 } else { Outer::Ipv6 };
+        Self::new(tunnel, outer, false)
     }
 
     /// Bytes that it adds to a frame. The inner frame loses its frame check sequence, the outer one has its own: they cancel out.

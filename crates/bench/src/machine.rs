@@ -1,10 +1,8 @@
-//! The machine that a bench runs on: its load, its huge pages, and who may have the cores.
+//! What a bench does to the machine that it runs on: huge pages, and who may have the cores.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-use serde::Serialize;
 
 use crate::error::{BenchError, Result};
 
@@ -16,52 +14,22 @@ const PRIORITY: u8 = 10;
 /// Forgets files that can be read again.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// What a result depends on besides what is measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Conditions {
-    /// Model of the processor.
-    pub(crate) processor: String,
-    /// Cycles of the time stamp counter a second.
-    pub(crate) cycles_per_second: u64,
-    /// Cores of the generator.
-    pub(crate) generator_cores: Vec<u16>,
-    /// Cores of what is measured.
-    pub(crate) device_cores: Vec<u16>,
-    /// Load average of the last minute at the beginning and at the end.
-    pub(crate) load_average: [f64; 2],
-    /// What packet memory was taken from.
-    pub(crate) memory: String,
-    /// Whether the measured threads ran under the real-time scheduler.
-    pub(crate) realtime: bool,
-    /// Milliseconds of each trial.
-    pub(crate) trial_ms: u64,
-    /// Trials of each row, of which the median is shown.
-    pub(crate) repeat: usize,
-}
-
-/// Load average of the last minute.
-pub(crate) fn load_average() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
-}
-
-/// Model of the processor.
-pub(crate) fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    model.map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_owned())
-}
-
 /// Checks that all cores exist and that none is named twice.
 pub(crate) fn check_cores(generator: &[u16], device: &[u16]) -> Result<()> {
+    check_each_core(&[generator, device].concat())?;
+    if generator.is_empty() || device.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
+}
+
+/// Checks that there is a core, that all exist and that none is named twice.
+pub(crate) fn check_each_core(cores: &[u16]) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
-    for core in generator.iter().chain(device) {
+    for core in cores {
         let exists = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).is_dir();
         if !exists || !seen.insert(core) {
             return Err(BenchError::Core { core: *core });
         }
     }
-    if generator.is_empty() || device.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
+    if cores.is_empty() { Err(BenchError::Core { core: 0 }) } else { Ok(()) }
 }
 
 /// How long some threads have waited for a core so far because another one had it (`/proc/PID/schedstat`); zero where the kernel does not tell.
@@ -186,7 +154,6 @@ mod tests {
 
     #[test]
     fn the_machine_can_be_read() {
-        assert!(!processor().is_empty() && load_average() >= 0.0);
         assert_eq!(meminfo("NoSuchField:"), 0);
         assert!(meminfo("MemTotal:") > 0);
     }

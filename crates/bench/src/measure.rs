@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use sluice_trial::message::{Load, TrialOrder, TrialResult};
+use sluice_trial::traffic::{Direction, Expected, Family};
 
 use crate::error::{BenchError, Result};
 use crate::frame_sizes::{FrameSizes, FrameSizesError, Genome};
 use crate::generator::Generator;
 use crate::machine::{Realtime, waited_for_core};
-use crate::message::{Load, TrialOrder, TrialResult};
+use crate::report::{FrameFaults, median};
 use crate::subject::{Counters, Subject};
-use crate::traffic::{Direction, Expected, Family};
 
 /// Octets of a frame check sequence, which counts in sizes and bits but is not in memory.
 pub(crate) const FRAME_CHECK_BYTES: usize = 4;
@@ -139,7 +140,7 @@ pub(crate) struct Sample {
 /// A core that was busy for less than this share of a trial had to wait for the generator.
 const SATURATED: f64 = 0.9;
 /// A result from this share of the ceiling up is the generator's rather than the subject's.
-pub(crate) const NEAR_CEILING: f64 = 0.9;
+const NEAR_CEILING: f64 = 0.9;
 
 /// Longest wait for a core that a trial bears: rings hold so much.
 const CALM: Duration = Duration::from_micros(50);
@@ -147,18 +148,68 @@ const CALM: Duration = Duration::from_micros(50);
 const TRIES: u32 = 5;
 
 impl Sample {
+    /// What came back as it must not in some trials.
+    pub(crate) fn faults<'a>(trials: impl IntoIterator<Item = &'a Self>) -> FrameFaults {
+        trials.into_iter().fold(FrameFaults::default(), |sum, Self { result, .. }| FrameFaults {
+            compared: sum.compared + result.sum(|stream| stream.compared),
+            wrong: sum.wrong + result.sum(|stream| stream.wrong),
+            duplicates: sum.duplicates + result.sum(|stream| stream.duplicates),
+            reordered: sum.reordered + result.sum(|stream| stream.reordered),
+            foreign: sum.foreign + result.foreign,
+        })
+    }
+
+    /// Frames that came back while frames were being sent, millions a second.
+    pub(crate) fn mpps(&self) -> f64 {
+        self.result.packets_per_second() / 1e6
+    }
+
+    /// Cycles a packet of each of some trials that tell them.
+    pub(crate) fn cycles(trials: &[Self]) -> Vec<f64> {
+        trials.iter().filter_map(|trial| trial.counters.cycles_per_packet()).collect()
+    }
+
     /// Whether another program had a core for so long that frames were lost or late because of it.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.waited > CALM
     }
+}
 
-    /// Whether the generator rather than the subject was the limit of some trials, beside those of an echo.
-    pub(crate) fn are_limited_by_generator(trials: &[Self], echoed: &[Self]) -> bool {
-        let rate = |samples: &[Self]| median(samples.iter().map(|sample| sample.result.packets_per_second()));
+/// What generator and links can do in a case: what comes back from an echo.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ceiling {
+    /// Millions of frames a second, of each trial.
+    pub(crate) mpps: Vec<f64>,
+}
+
+impl Ceiling {
+    /// Of some trials of an echo.
+    pub(crate) fn of(trials: &[Sample]) -> Self {
+        Self { mpps: trials.iter().map(Sample::mpps).collect() }
+    }
+
+    /// What the generator sent in some trials at the highest rate.
+    pub(crate) fn of_sending(trials: &[Sample]) -> Self {
+        let sent = |result: &TrialResult| result.sent() as f64 * 1e3 / result.sending_ns.max(1) as f64;
+        Self { mpps: trials.iter().map(|trial| sent(&trial.result)).collect() }
+    }
+
+    /// Frames a second: the median; 0 of no trial.
+    pub(crate) fn rate(&self) -> f64 {
+        median(self.mpps.iter().copied()).unwrap_or_default() * 1e6
+    }
+
+    /// Whether a rate is so near that generator or links were its limit.
+    pub(crate) fn is_near(&self, rate: f64) -> bool {
+        !self.mpps.is_empty() && rate > NEAR_CEILING * self.rate()
+    }
+
+    /// Whether generator or links rather than the subject were the limit of trials at the highest rate: it comes near, or the subject's cores had
+    /// to wait.
+    pub(crate) fn limits(&self, trials: &[Sample]) -> bool {
         let busy = median(trials.iter().map(|sample| sample.busy)).unwrap_or_default();
-        let near =
-            rate(trials).zip(rate(echoed)).is_some_and(|(rate, ceiling)| rate > NEAR_CEILING * ceiling);
-        busy < SATURATED || near
+        let rate = median(trials.iter().map(|sample| sample.result.packets_per_second()));
+        busy < SATURATED || rate.is_some_and(|rate| self.is_near(rate))
     }
 }
 
@@ -287,30 +338,11 @@ fn check_circumstances(result: &TrialResult) -> Result<()> {
     Ok(())
 }
 
-/// The middle of some numbers (the mean of the two in the middle of an even count); `None` of none.
-pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = numbers.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::message::StreamCounts;
+    use sluice_trial::message::StreamCounts;
 
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median([]), None);
-        assert_eq!(median([3.0]), Some(3.0));
-        assert_eq!(median([9.0, 1.0, 3.0]), Some(3.0));
-        assert_eq!(median([9.0, 1.0, 3.0, 4.0]), Some(3.5));
-    }
+    use super::*;
 
     fn sample(packets: u64, busy: f64) -> Sample {
         let counts = StreamCounts { received_while_sending: packets, ..StreamCounts::new(Direction::Encap) };
@@ -320,8 +352,7 @@ mod tests {
 
     #[test]
     fn a_core_that_waits_or_a_near_ceiling_means_the_generator_is_the_limit() {
-        let limited =
-            |busy, ceiling| Sample::are_limited_by_generator(&[sample(5_000, busy)], &[sample(ceiling, 1.0)]);
+        let limited = |busy, ceiling| Ceiling::of(&[sample(ceiling, 1.0)]).limits(&[sample(5_000, busy)]);
         assert!(limited(0.7, 20_000), "the core had to wait");
         assert!(limited(1.0, 5_400), "the ceiling is near");
         assert!(!limited(1.0, 5_600));

@@ -1,10 +1,12 @@
 //! Processes of a bench: found beside the running program, logged to a file, paused while others are measured, ended with the bench.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -98,8 +100,25 @@ impl Process {
         self.child.id()
     }
 
+    /// As the standard library has it.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
+    }
+
+    /// The input of a process that was started with pipes, and the lines of its output, read by a thread of their own.
+    pub(crate) fn lines(&mut self) -> Result<(ChildStdin, Receiver<String>)> {
+        let (Some(input), Some(output)) = (self.child.stdin.take(), self.child.stdout.take()) else {
+            return Err(self.failed("it has no pipes"));
+        };
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok((input, lines))
     }
 
     /// An error that shows the end of the process's log.

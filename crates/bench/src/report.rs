@@ -67,6 +67,7 @@ pub use model::{
     Axis, Chart, ChartKind, Document, FORMAT, FrameFaults, Generator, ImixPart, Note, Origin, Point, Report,
     Scale, Section, Series, Severity, Source, Traffic,
 };
+pub use statistics::median;
 pub use table::{Cell, Column, ColumnKind, Latency, Row, Sense, Table};
 
 /// Marks that several scenarios give to cells. A mark is a sentence's worth of text, explained below its table.
@@ -77,6 +78,8 @@ pub mod marks {
     pub const DISTURBED: &str = "another program had one of the cores for a while";
     /// The search was not allowed to go higher.
     pub const LIMITED_BY_SEARCH: &str = "limited by the search's maximum";
+    /// Some searches have no number.
+    pub const SOME_SEARCHES: &str = "the median of those searches that found a number; others found none";
     /// Not even the lowest rate of the search passed.
     pub const BELOW_MINIMUM: &str = "below the minimum rate of the search";
 }

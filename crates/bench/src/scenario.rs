@@ -15,13 +15,16 @@ mod flow_cache;
 mod forward;
 pub(crate) mod latency;
 mod peers;
+mod reload;
 mod rfc2544;
 mod ring_size;
 
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use sluice_trial::topology::Topology;
 
-use crate::arguments::ScenarioArguments;
-use crate::error::Result;
+use crate::arguments::{DeviceArguments, ScenarioArguments};
+use crate::error::{BenchError, Result};
 use crate::report::Report;
 use crate::session::Session;
 
@@ -36,6 +39,7 @@ pub(crate) const ALL: &[&Scenario] = &[
     &latency::SCENARIO,
     &peers::SCENARIO,
     &rfc2544::SCENARIO,
+    &reload::SCENARIO,
 ];
 
 /// An experiment that can be repeated.
@@ -49,12 +53,14 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     /// The document that it reproduces, and which part of it.
     pub(crate) reproduces: Option<(&'static str, &'static str)>,
+    /// How many links and paths its nodes have; the tunnels are the command line's.
+    pub(crate) network: Topology,
     /// Sizes of frames, unless the command line names some; with the frame check sequence.
     pub(crate) sizes: &'static [u32],
     /// Command lines to begin with.
     pub(crate) examples: &'static str,
-    /// Whether it searches for rates, in trials of `--trial-s` with a tolerated loss; else its trials are those of `--trial-ms`, at the
-    /// highest rate.
+    /// Whether it searches for rates, in trials of `--trial-s` with a tolerated loss, which can be done with any device; else its trials are
+    /// those of `--trial-ms`, at the highest rate, and it asks nodes what they count.
     pub(crate) searches: bool,
     /// Packet memory of everything that it starts, in huge pages, MiB.
     pub(crate) mebibytes: u64,
@@ -64,13 +70,65 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&mut Session<'_>, &mut Report) -> Result<()>,
 }
 
+impl Scenario {
+    /// Refuses arguments that say nothing here, or contradict what it measures.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Arguments`], with what to leave out.
+    pub(crate) fn check(&self, arguments: &ScenarioArguments) -> Result<()> {
+        if let Some(own) = self.own {
+            own.check(&self.command(), &arguments.matches)?;
+        }
+        arguments.device.check(self.name, self.searches)
+    }
+
+    /// Its command, with the arguments of all scenarios and its own.
+    fn command(&self) -> Command {
+        let mut command = ScenarioArguments::augment_args(Command::new(self.name));
+        if !self.searches {
+            let hide = |command: Command, name: &str| command.mut_arg(name, |argument| argument.hide(true));
+            command = DeviceArguments::NAMES.into_iter().fold(command, hide);
+        }
+        if let Some(own) = self.own {
+            command = own.add_to(command);
+        }
+        // Behind the arguments, whose own description would take its place.
+        command.about(self.about).long_about(None).after_help(self.examples)
+    }
+}
+
 /// What a scenario has that others do not.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// Adds arguments to those that all have, and hides some; the scenario finds them in [`ScenarioArguments::matches`].
+    /// Arguments of scenarios, by their names in the program, that say nothing here: they are hidden, and refused.
+    pub(crate) meaningless: &'static [&'static str],
+    /// Adds arguments to those that all have; the scenario finds them in [`ScenarioArguments::matches`].
     pub(crate) arguments: fn(Command) -> Command,
-    /// The document that `--show-document` prints.
-    pub(crate) document: fn(&ScenarioArguments) -> Result<String>,
+    /// The document that `--show-document` prints, where it is not that of the usual node.
+    pub(crate) document: Option<fn(&ScenarioArguments) -> Result<String>>,
+}
+
+impl Own {
+    /// Its arguments beside those of all scenarios that say something here.
+    fn add_to(&self, command: Command) -> Command {
+        let hide = |command: Command, name: &&str| command.mut_arg(name, |argument| argument.hide(true));
+        (self.arguments)(self.meaningless.iter().fold(command, hide))
+    }
+
+    /// Refuses arguments that say nothing here.
+    fn check(&self, command: &Command, matches: &ArgMatches) -> Result<()> {
+        let given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let flag = |name: &&str| {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == *name)?;
+            argument.get_long().map(|long| format!("--{long}"))
+        };
+        let given: Vec<String> = self.meaningless.iter().filter(given).filter_map(flag).collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        Err(BenchError::Arguments(format!("{} says nothing here: leave it out", given.join(", "))))
+    }
 }
 
 /// The bare-metal document.
@@ -92,7 +150,7 @@ pub(crate) fn list() -> String {
             text.push_str(&format!("{:12}reproduces {document}: {part}\n", ""));
         }
     }
-    text.push_str("\nsluice bench NAME --help says more; so do reload, compare and show\n");
+    text.push_str("\nsluice bench NAME --help says more; so do compare and show\n");
     text
 }
 
@@ -119,14 +177,7 @@ impl FromArgMatches for Choice {
 
 impl Subcommand for Choice {
     fn augment_subcommands(command: Command) -> Command {
-        ALL.iter().fold(command, |command, scenario| {
-            let own = Command::new(scenario.name).about(scenario.about).after_help(scenario.examples);
-            let all = ScenarioArguments::augment_args(own);
-            command.subcommand(match scenario.own {
-                Some(own) => (own.arguments)(all),
-                None => all,
-            })
-        })
+        ALL.iter().fold(command, |command, scenario| command.subcommand(scenario.command()))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -153,6 +204,9 @@ mod tests {
             assert!(choice.arguments.quick);
             assert!(scenario.examples.contains(&format!("sluice bench {}", scenario.name)));
             assert!(!scenario.about.is_empty() && !scenario.title.is_empty());
+            let own = command.find_subcommand(scenario.name).unwrap();
+            assert_eq!(own.get_about().unwrap().to_string(), scenario.about, "in the list and in its help");
+            assert!(own.get_long_about().is_none());
         }
     }
 

@@ -3,8 +3,13 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use sluice_trial::message::Load;
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::{FLOWS, Topology};
+use sluice_trial::traffic::Encapsulation;
 
 use crate::arguments::ScenarioArguments;
 use crate::bench::{Bench, progress};
@@ -12,15 +17,13 @@ use crate::device::UnderTest;
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::environment::{Core, Environment, Port};
 use crate::error::{BenchError, Result};
-use crate::machine::load_average;
-use crate::measure::{Case, Directions, Sample, median};
-use crate::ports::PortName;
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::profile::Profile;
-use crate::report::{self, ImixPart, OutputFile, Report, html, terminal};
+use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, median, terminal};
 use crate::scenario::{Choice, Scenario};
-use crate::search::{Progress, throughput};
-use crate::subject::{Node, Subject};
-use crate::topology::FLOWS;
+use crate::search::latency::SHARES;
+use crate::search::{Progress, back_to_back, throughput};
+use crate::subject::{Device, Echo, External, Links, Node, Subject, Variant, requirements};
 
 /// Units of the progress bar for each step of a scenario.
 const STEP: u64 = 1_000;
@@ -28,6 +31,9 @@ const STEP: u64 = 1_000;
 const CEILING_TRIALS: u32 = 3;
 /// A search may go so far beyond what an echo reached: other programs may have been in its way.
 pub(crate) const ABOVE_CEILING: f64 = 1.25;
+/// The shortest burst that is searched for, whose pace is taken for that of all: shorter ones are over before the generator is at its pace; and the
+/// longest, several times what the largest rings hold.
+const BURSTS: [u64; 2] = [512, 65_536];
 /// Exit code of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -35,7 +41,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) struct Session<'a> {
     pub(crate) arguments: &'a ScenarioArguments,
     pub(crate) bench: Bench,
-    sizes: &'static [u32],
+    scenario: &'static Scenario,
     bar: ProgressBar,
     done: u64,
 }
@@ -48,25 +54,25 @@ pub(crate) struct Session<'a> {
 /// One sentence on what failed. What was measured before it has been printed and written by then, as an incomplete report.
 pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     let Choice { scenario, arguments } = choice;
+    scenario.check(arguments)?;
     if arguments.show_document {
-        let document = match scenario.own {
-            Some(own) => (own.document)(arguments)?,
-            None => shown(arguments).document()?,
+        let document = match scenario.own.and_then(|own| own.document) {
+            Some(document) => document(arguments)?,
+            None if arguments.device.is_external() => requirements(&shown(scenario, arguments).topology),
+            None => shown(scenario, arguments).document()?,
         };
         print!("{document}");
         return Ok(ExitCode::SUCCESS);
     }
     let outputs = Outputs::check(arguments)?;
-    let bench = Bench::new(&arguments.common, scenario.mebibytes, arguments.quick)?;
+    let bench = Bench::new(arguments, scenario)?;
     let mut report = begin(scenario, arguments, &bench);
-    let mut session =
-        Session { arguments, bench, sizes: scenario.sizes, bar: progress(STEP as usize), done: 0 };
+    let mut session = Session { arguments, bench, scenario, bar: progress(STEP as usize), done: 0 };
     let outcome = (scenario.run)(&mut session, &mut report).and_then(|()| match session.is_interrupted() {
         true => Err(BenchError::Interrupted),
         false => Ok(()),
     });
     session.bar.finish_and_clear();
-    report.environment.load_after = Some(load_average());
     match &outcome {
         Ok(()) => report.finish(),
         Err(error) => report.interrupt(error.to_string()),
@@ -84,13 +90,14 @@ pub(crate) fn run(choice: &Choice) -> Result<ExitCode> {
     }
 }
 
-/// The node of the usual topology, for whoever wants to run it by hand.
-fn shown(arguments: &ScenarioArguments) -> NodeSettings {
-    let memif = |id| vec![PortName::Memif { socket: "/run/sluice/bench.sock".into(), id }];
+/// The node of the scenario's topology, for whoever wants to run it by hand.
+fn shown(scenario: &Scenario, arguments: &ScenarioArguments) -> NodeSettings {
+    let topology = arguments.topology(&scenario.network);
+    let links = Links::of_socket(Path::new("/run/sluice/bench.sock"), &topology);
     NodeSettings {
-        topology: arguments.topology(),
-        uplinks: memif(0),
-        downlinks: memif(1),
+        topology,
+        uplinks: links.uplinks,
+        downlinks: links.downlinks,
         cores: arguments.common.device_cores.clone(),
         huge_pages: !arguments.common.no_huge_pages,
         zero_copy: arguments.common.zero_copy,
@@ -123,12 +130,15 @@ fn begin(scenario: &Scenario, arguments: &ScenarioArguments, bench: &Bench) -> R
             bench.measuring.trial_ms as f64 / 1e3
         }),
         trials: (!scenario.searches).then_some(bench.repeat as u32),
+        searches: scenario.searches.then_some(bench.repeat as u32),
         loss_tolerance: scenario.searches.then_some(arguments.loss_tolerance / 100.0),
         description: Some(format!(
-            "UDP over {}, {} between TEPs over {}; nothing is random",
+            "UDP over {}, {}; nothing is random",
             arguments.families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
-            arguments.encapsulation,
-            arguments.outer
+            match arguments.encapsulation {
+                Encapsulation::None => "without a tunnel".to_owned(),
+                tunnel => format!("{tunnel} between TEPs over {}", arguments.outer),
+            }
         )),
         ..report::Traffic::default()
     };
@@ -175,7 +185,7 @@ impl Outputs {
 impl Session<'_> {
     /// The cases of the scenario, or of the sizes that were named. Tells the report of their frames, and the progress of as many steps.
     pub(crate) fn cases(&mut self, directions: &[Directions], report: &mut Report) -> Result<Vec<Case>> {
-        let cases = self.arguments.cases(directions, self.sizes)?;
+        let cases = self.arguments.cases(directions, self.scenario.sizes)?;
         let mut seen = Vec::new();
         for case in &cases {
             if seen.contains(&case.sizes) {
@@ -202,6 +212,26 @@ impl Session<'_> {
         }
         self.steps(cases.len());
         Ok(cases)
+    }
+
+    /// The scenario's network, with the tunnels that were asked for.
+    pub(crate) fn topology(&self) -> Topology {
+        self.arguments.topology(&self.scenario.network)
+    }
+
+    /// Cases of one kind of directions, unless the command line chose some.
+    pub(crate) fn only_if_unchosen(&self, cases: Vec<Case>, directions: Directions) -> Vec<Case> {
+        let is_chosen = !self.arguments.directions.is_empty();
+        cases.into_iter().filter(|case| is_chosen || case.directions == directions).collect()
+    }
+
+    /// What a node dropped in the whole run; nothing after a signal.
+    pub(crate) fn tell_drops(&self, node: &mut Node, report: &mut Report) -> Result<()> {
+        let drops = if self.is_interrupted() { Vec::new() } else { node.drops()? };
+        for (reason, packets) in drops {
+            report.note(format!("dropped by the node in the whole run: {reason} {packets}"));
+        }
+        Ok(())
     }
 
     /// Whether a signal came when there were results already: nothing more is to be measured, and these are to be told.
@@ -241,7 +271,7 @@ impl Session<'_> {
         }
         let of = |case: &Case| {
             self.message(format!("{case}: cycles by stage"));
-            Profile::of(node, case, &self.bench.measuring)
+            Profile::of(node, case, &self.bench.measuring, self.bench.repeat)
         };
         cases.iter().map(of).collect()
     }
@@ -289,12 +319,75 @@ impl Session<'_> {
         }
     }
 
-    /// What comes back from an echo in a case, frames a second: the median of some trials.
-    pub(crate) fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<f64> {
+    /// What generator and links can do in each case: an echo, which ends before anything else starts, since both may need the same ports. Told to the
+    /// report.
+    pub(crate) fn ceilings(
+        &self,
+        topology: &Topology,
+        cases: &[Case],
+        report: &mut Report,
+    ) -> Result<Vec<Ceiling>> {
+        let mut echo = Echo::start(&self.bench.setting, topology)?;
+        cases.iter().map(|case| self.ceiling_and_latency(&mut echo, case, report)).collect()
+    }
+
+    /// Starts the device that is measured, and what limits a result with it in each case. Of a node that is what comes back from an echo in its
+    /// place. Nothing can be put in the place of an external device: there it is what the ports of the generator take.
+    pub(crate) fn start_device(
+        &self,
+        topology: &Topology,
+        cases: &[Case],
+        report: &mut Report,
+    ) -> Result<(Device, Vec<Ceiling>)> {
+        if !self.arguments.device.is_external() {
+            let ceilings = self.ceilings(topology, cases, report)?;
+            let mut node = Box::new(Node::start(&self.bench.setting, Variant::new(*topology))?);
+            self.describe(node.as_mut(), report);
+            return Ok((Device::Node(node), ceilings));
+        }
+        self.message("looking for the device");
+        let macs = self.arguments.device.macs(topology)?;
+        let mut external = External::start(&self.bench.setting, topology, &macs)?;
+        self.describe(&mut external, report);
+        report.note("The device is not the bench's own: it tells no cycles. The ceiling is what the ports of the generator take, whatever comes back; what the generator could receive, and how long frames are under way without the device, is not known.");
+        let mut ceilings = Vec::new();
+        for case in cases {
+            self.message(format!("{case}: what the generator can send"));
+            let trials = (0..CEILING_TRIALS).map(|_| self.bench.measuring.sample(&mut external, case));
+            let ceiling = Ceiling::of_sending(&trials.collect::<Result<Vec<_>>>()?);
+            report.generator.ceiling_mpps.push((format!("{case}, sending"), ceiling.rate() / 1e6));
+            ceilings.push(ceiling);
+        }
+        Ok((Device::External(external), ceilings))
+    }
+
+    /// What comes back from an echo in a case.
+    fn ceiling(&self, echo: &mut dyn Subject, case: &Case) -> Result<Ceiling> {
         self.message(format!("{case}: what generator and links can do"));
         let trials = (0..CEILING_TRIALS).map(|_| self.bench.measuring.sample(echo, case));
         let trials = trials.collect::<Result<Vec<_>>>()?;
-        Ok(median(trials.iter().map(|sample| sample.result.packets_per_second())).unwrap_or_default())
+        Ok(Ceiling::of(&trials))
+    }
+
+    /// What comes back from an echo in a case, and how long a frame is under way at a tenth of that. Both are told to the report; its own latency is
+    /// that of the first case.
+    fn ceiling_and_latency(
+        &self,
+        echo: &mut dyn Subject,
+        case: &Case,
+        report: &mut Report,
+    ) -> Result<Ceiling> {
+        let ceiling = self.ceiling(echo, case)?;
+        let load = Load::Rate {
+            packets_per_second: ceiling.rate() * SHARES[0] / case.directions.streams().len() as f64,
+        };
+        let measuring = self.bench.measuring;
+        let trial =
+            measuring.calm_trial(echo, case, load, Duration::from_millis(measuring.trial_ms), true)?;
+        report.generator.ceiling_mpps.push((case.to_string(), ceiling.rate() / 1e6));
+        let latency = trial.result.latency.map(Latency::from);
+        report.generator.own_latency = report.generator.own_latency.or(latency);
+        Ok(ceiling)
     }
 
     /// Searches for a subject's throughput in a case, and returns the trials with it.
@@ -321,8 +414,44 @@ impl Session<'_> {
         Ok((found, device))
     }
 
+    /// Searches for the longest burst that a subject takes without loss, at the pace of the generator, with a throughput that is known: how
+    /// fast bursts were, frames a second of each, and what was found.
+    pub(crate) fn longest_burst(
+        &self,
+        device: &mut UnderTest<'_>,
+        throughput: f64,
+        what: String,
+    ) -> Result<(Vec<f64>, back_to_back::Verdict)> {
+        let [minimum, maximum] = BURSTS;
+        let paces = device.set_burst_pace(minimum)?;
+        let pace = median(paces.iter().copied()).unwrap_or_default();
+        let quick = self.arguments.quick;
+        let settings = back_to_back::Settings {
+            minimum,
+            maximum,
+            resolution: if quick { 128 } else { 16 },
+            repetitions: if quick { 3 } else { 10 },
+            maximum_frame_rate: pace,
+            throughput: throughput.min(pace),
+            conditions: self.arguments.conditions(),
+        };
+        let found = back_to_back::search(&settings, device, &mut self.observer(what))?;
+        Ok((paces, found.verdict))
+    }
+
+    /// Says how many trials were repeated because of others.
+    pub(crate) fn tell_disturbed(trials: u32, report: &mut Report) {
+        if trials > 0 {
+            report.note(format!(
+                "trials with loss that were repeated because another program had one of the cores meanwhile: {trials}"
+            ));
+        }
+    }
+
     /// Shows what a search is doing.
     pub(crate) fn observer(&self, what: String) -> impl FnMut(&Progress) + '_ {
+        let began = Instant::now();
+        let overhead = UnderTest::overhead(self.arguments.conditions().preparation);
         move |progress| {
             self.bar.set_position(self.done + (progress.share() * STEP as f64) as u64);
             let bounds = match (progress.lower, progress.upper) {
@@ -331,12 +460,50 @@ impl Session<'_> {
                 (None, Some(upper)) => format!(", below {}", mega(upper)),
                 (None, None) => String::new(),
             };
-            let left = progress.sending_left.as_secs_f64();
+            let left = time_left(progress, began.elapsed(), overhead).as_secs_f64();
             self.bar.set_message(format!("{what}: {}{bounds}, at most {left:.0} s", progress.traffic));
         }
     }
 }
 
+/// Time that a search still takes, if it needs as many trials as it may: of sending, and of what precedes and follows it. How long that is shows in the
+/// trials so far; before the first one it is as expected.
+fn time_left(progress: &Progress, elapsed: Duration, expected: Duration) -> Duration {
+    let besides = match progress.trials_done {
+        0 => expected,
+        done => elapsed.saturating_sub(progress.sending_done) / done,
+    };
+    progress.sending_left + besides * progress.trials_left
+}
+
 fn mega(rate: f64) -> String {
     format!("{:.2} M", rate / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::{Phase, Preparation, Traffic};
+
+    #[test]
+    fn an_estimate_includes_what_precedes_and_follows_sending() {
+        let [milliseconds, seconds] = [Duration::from_millis, Duration::from_secs];
+        let progress = |trials_done, trials_left| Progress {
+            phase: Phase::Narrowing,
+            traffic: Traffic::Burst { frames: 1 },
+            lower: None,
+            upper: None,
+            trials_done,
+            trials_left,
+            sending_done: seconds(1) * trials_done,
+            sending_left: seconds(1) * trials_left,
+        };
+        let expected = UnderTest::overhead(Preparation::RampUp);
+        assert_eq!(expected, milliseconds(245));
+        assert_eq!(time_left(&progress(0, 10), milliseconds(3), expected), milliseconds(12_450));
+        // Four trials took 1.5 s each.
+        assert_eq!(time_left(&progress(4, 6), seconds(6), expected), seconds(9));
+        // A clock that lags by a little makes no time negative.
+        assert_eq!(time_left(&progress(4, 6), milliseconds(3_999), expected), seconds(6));
+    }
 }

@@ -1,6 +1,7 @@
 //! What is measured: a node, a peer, or an echo, each with a generator of its own at the other end of its ports.
 
 mod echo;
+mod external;
 mod linux;
 mod node;
 mod open_vswitch;
@@ -12,15 +13,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use echo::Echo;
+pub(crate) use external::{External, NamedMacs, requirements};
 pub(crate) use node::{Node, Variant};
 pub(crate) use veth::{Namespaces, Veth};
 
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
-use crate::ports::PortName;
-use crate::process::{Interrupt, find};
-use crate::topology::Topology;
-use crate::traffic::Expected;
+use crate::process::{Interrupt, Process, find};
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::Expected;
 
 /// Something that does the work of a node, and is measured beside it: a file of its own here, and a line in [`PEERS`].
 pub(crate) struct Peer {
@@ -74,7 +76,8 @@ pub(crate) struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedPorts {
     pub(crate) generator: Links,
-    pub(crate) device: Links,
+    /// None of a device that the bench does not start.
+    pub(crate) device: Option<Links>,
 }
 
 /// The ports of one end of all links.
@@ -86,7 +89,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// Interfaces of one shared-memory socket: the uplinks from 0 on, then the downlinks.
-    fn of_socket(socket: &Path, topology: &Topology) -> Self {
+    pub(crate) fn of_socket(socket: &Path, topology: &Topology) -> Self {
         let memif = |id: usize| PortName::Memif { socket: socket.to_owned(), id: id as u32 };
         let uplinks = usize::from(topology.uplinks);
         Self {
@@ -117,14 +120,29 @@ impl Setting {
     ///
     /// # Errors
     ///
+    /// [`BenchError::Ports`] where the topology needs another number of ports than were named, [`BenchError::Arguments`] where those of
+    /// the device were not.
+    fn both_ends(&self, folder: &Path, topology: &Topology) -> Result<[Links; 2]> {
+        let NamedPorts { generator, device } = self.links(folder, topology)?;
+        match device {
+            Some(device) => Ok([generator, device]),
+            None => Err(BenchError::Arguments("the device's ports are not the bench's to use".into())),
+        }
+    }
+
+    /// As [`Setting::both_ends`], also where the device's ends are nobody's business.
+    ///
+    /// # Errors
+    ///
     /// [`BenchError::Ports`] where the topology needs another number of ports than were named.
     fn links(&self, folder: &Path, topology: &Topology) -> Result<NamedPorts> {
         let Some(ports) = &self.ports else {
             let links = Links::of_socket(&folder.join("memif.sock"), topology);
-            return Ok(NamedPorts { generator: links.clone(), device: links });
+            return Ok(NamedPorts { generator: links.clone(), device: Some(links) });
         };
         let needed = (usize::from(topology.uplinks), usize::from(topology.downlinks));
-        for (end, links) in [("generator", &ports.generator), ("device", &ports.device)] {
+        let ends = [("generator", Some(&ports.generator)), ("device", ports.device.as_ref())];
+        for (end, links) in ends.into_iter().filter_map(|(end, links)| Some((end, links?))) {
             let named = (links.uplinks.len(), links.downlinks.len());
             if named != needed {
                 return Err(BenchError::Ports { end, needed, named });
@@ -193,10 +211,39 @@ fn entering(namespace: Option<&Path>, program: PathBuf) -> (PathBuf, Vec<OsStrin
     }
 }
 
+/// What a scenario measures that measures any device.
+pub(crate) enum Device {
+    /// A node, which the bench has started.
+    Node(Box<Node>),
+    /// A device of somebody else's.
+    External(External),
+}
+
+impl Device {
+    /// As trials see it.
+    pub(crate) fn subject(&mut self) -> &mut dyn Subject {
+        match self {
+            Self::Node(node) => node.as_mut(),
+            Self::External(external) => external,
+        }
+    }
+
+    /// The node, for what only a node can do.
+    pub(crate) fn node(&mut self) -> Option<&mut Node> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::External(_) => None,
+        }
+    }
+}
+
 /// Numbers with commas between them.
 pub(crate) fn list(numbers: &[u16]) -> String {
     numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
 }
+
+/// Why a device has no cycles.
+pub(crate) const NO_CYCLES: &str = "the device does not tell its cycles, or received nothing";
 
 /// What a subject has counted, since some moment in the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -278,26 +325,38 @@ pub(crate) trait Subject {
     }
 
     /// What it has counted; nothing of what does not tell its cycles.
-    fn counters(&mut self) -> Result<Counters>;
+    fn counters(&mut self) -> Result<Counters> {
+        Ok(Counters::default())
+    }
 
     /// Packets dropped since the start by reason, where it tells.
     fn drops(&mut self) -> Result<Vec<(String, u64)>> {
         Ok(Vec::new())
     }
 
-    /// The threads that forward. They run under the real-time scheduler during trials where that is allowed.
-    fn forwarding_threads(&self) -> Vec<u32>;
+    /// The threads that forward, of a subject that has threads of its own. They run under the real-time scheduler during trials where that is
+    /// allowed.
+    fn forwarding_threads(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// The node document that it runs, where it runs one.
     fn document(&self) -> Option<&str> {
         None
     }
 
+    /// The processes that take time while others are measured: its own and its generator's.
+    fn processes(&self) -> Vec<&Process>;
+
     /// Takes it off its core while others are measured.
-    fn pause(&self);
+    fn pause(&self) {
+        self.processes().into_iter().for_each(Process::pause);
+    }
 
     /// Lets it go on.
-    fn resume(&self);
+    fn resume(&self) {
+        self.processes().into_iter().for_each(Process::resume);
+    }
 }
 
 #[cfg(test)]

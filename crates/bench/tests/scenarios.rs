@@ -6,7 +6,7 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -108,6 +108,23 @@ fn workloads_send_back_what_the_tester_sends() {
     }
 }
 
+/// With several searches of a case each number keeps what every one of them found, so that `compare` can tell change from noise.
+#[test]
+fn searches_that_are_repeated_are_kept() {
+    let rates =
+        ["--link-speed", "0.01", "--minimum-rate", "50", "--loss-tolerance", "50", "--trial-s", "0.2"];
+    let arguments = [&["--quick", "--sizes", "256", "--repeat", "3"], &rates[..]].concat();
+    let report = report("bme-1", &arguments, &[]);
+    assert_eq!((&report["traffic"]["searches"], &report["traffic"]["trials"]), (&3.into(), &Value::Null));
+    let row = &rows(&report, "throughput")[0];
+    for column in ["throughput", "frames", "loss", "cpu", "core", "cycles", "ceiling"] {
+        assert_eq!(row["cells"][column]["samples"].as_array().map(Vec::len), Some(3), "{column}: {row}");
+    }
+    for row in rows(&report, "latency") {
+        assert_eq!(row["cells"]["latency-p50"]["samples"].as_array().map(Vec::len), Some(3), "{row}");
+    }
+}
+
 #[test]
 fn all_links_and_paths_are_used() {
     let rates =
@@ -117,6 +134,8 @@ fn all_links_and_paths_are_used() {
     let report = report("ecmp", &["--repeat", "1", "--trial-ms", "300"], &[]);
     let rows = rows(&report, "ecmp-64");
     assert_eq!(rows.len(), 8);
+    let ceiling = &report["generator"]["ceiling_mpps"][0];
+    assert!(ceiling[0] == "decap IPv4 64" && ceiling[1].as_f64().unwrap() > 0.0, "{ceiling}");
     for (paths, row) in (1..).zip(rows) {
         assert_eq!(label(row, "paths"), paths.to_string());
         let (least, most) = (measured(row, "least"), measured(row, "most"));
@@ -129,14 +148,32 @@ fn all_links_and_paths_are_used() {
 
 #[test]
 fn a_flow_cache_that_is_off_is_hit_by_nothing() {
-    let report = report("flow-cache", &["--repeat", "1", "--trial-ms", "500", "--direction", "encap"], &[]);
+    let report = report("flow-cache", &["--repeat", "3", "--trial-ms", "300", "--direction", "encap"], &[]);
     let row = &rows(&report, "flow-cache")[0];
     assert!(measured(row, "hits") > 80.0, "{row}");
-    assert!(measured(row, "on") < measured(row, "off"), "{row}");
+    assert!(measured(row, "on") < measured(row, "off") && measured(row, "ceiling") > 0.0, "{row}");
     let stages: Vec<&str> = rows(&report, "stages").iter().map(|row| label(row, "stage")).collect();
     for stage in ["rx", "parse", "flow-cache", "tier-0", "rewrite", "tx"] {
         assert!(stages.contains(&stage), "{stage} of {stages:?}");
     }
+}
+
+/// Documents are swapped while frames pass, and none of them is lost: an ordinary scenario with an argument of its own.
+#[test]
+fn a_new_document_costs_no_packet() {
+    let arguments = ["--swaps", "2", "--trial-ms", "500", "--direction", "encap", "--html", "page.html"];
+    let report = report("reload", &arguments, &["page.html"]);
+    let packets = rows(&report, "reload");
+    let labels: Vec<_> = packets.iter().map(|row| (label(row, "rate"), label(row, "documents"))).collect();
+    let rates = ["the highest", "half of it"];
+    assert_eq!(labels, rates.map(|rate| [(rate, "none"), (rate, "swapped in")]).concat());
+    for row in packets.iter().filter(|row| label(row, "documents") == "swapped in") {
+        assert!(measured(row, "sent") > 0.0 && measured(row, "lost") == 0.0, "{row}");
+    }
+    for row in rows(&report, "in-force") {
+        assert_eq!(row["cells"]["median"]["samples"].as_array().unwrap().len(), 2, "{row}");
+    }
+    assert_eq!(report["documents"][0]["name"], "sluice");
 }
 
 /// What a process started, once there are so many.
@@ -245,11 +282,36 @@ fn mistakes_are_told_before_anything_starts() {
 }
 
 #[test]
+fn arguments_that_a_scenario_does_not_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        scenario(folder.path(), "reload", &["--retries", "3", "--loss-tolerance", "1"]).output().unwrap();
+    assert!(!output.status.success());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("--loss-tolerance, --retries says nothing here"), "{message}");
+}
+
+#[test]
 fn the_document_that_is_shown_is_a_node_document() {
     let output = Command::new(program()).args(["bench", "forward", "--show-document"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let plan = sluice_intent::parse(&text, "shown.yaml").unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!((plan.name.as_str(), plan.ports.len(), plan.workloads.len()), ("bench-edge", 2, 20));
+}
+
+/// Runs a bench behind a script that makes its links, in namespaces that end with it; none where there are no namespaces.
+fn in_namespaces(folder: &Path, links: &str, bench: &Command) -> Option<Output> {
+    let namespaces =
+        Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output().unwrap();
+    if !namespaces.status.success() {
+        eprintln!("NOT TESTED: no namespaces here: {}", String::from_utf8_lossy(&namespaces.stderr));
+        return None;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--net", "--mount-proc", "--fork", "--pid"]);
+    unshare.args(["sh", "-c", links, "sh"]).arg(bench.get_program()).args(bench.get_args());
+    unshare.env("TMPDIR", folder).current_dir(folder).stdin(Stdio::null());
+    Some(unshare.output().unwrap())
 }
 
 /// Two veth pairs in a network namespace of their own: the generator at one end of each, the node at the other.
@@ -274,17 +336,7 @@ fn ports_of_the_kernel_are_links_like_others() {
         ]
         .concat(),
     );
-    let namespaces =
-        Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output().unwrap();
-    if !namespaces.status.success() {
-        eprintln!("NOT TESTED: no namespaces here: {}", String::from_utf8_lossy(&namespaces.stderr));
-        return;
-    }
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-root-user", "--net", "--mount-proc", "--fork", "--pid"]);
-    unshare.args(["sh", "-c", links, "sh"]).arg(bench.get_program()).args(bench.get_args());
-    unshare.env("TMPDIR", folder.path()).current_dir(folder.path()).stdin(Stdio::null());
-    let output = unshare.output().unwrap();
+    let Some(output) = in_namespaces(folder.path(), links, &bench) else { return };
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}{errors}", String::from_utf8_lossy(&output.stdout));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -296,6 +348,72 @@ fn ports_of_the_kernel_are_links_like_others() {
         .map(|port| port["name"].as_str().unwrap())
         .collect();
     assert_eq!(ports, ["af_packet:g-up", "af_packet:g-down"]);
+}
+
+/// Linux as a router between two ports of the generator, in a namespace of its own: it is set up as `--show-document` says, started by nobody, and
+/// found by its answers.
+#[test]
+fn a_device_that_is_no_node_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let router = "set -e
+        unshare --net sleep infinity & device=$!
+        until [ \"$(readlink /proc/$device/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do :; done
+        in_device() { nsenter --net=/proc/$device/ns/net \"$@\"; }
+        sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+        in_device sysctl -qw net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=1
+        for side in up down; do
+            ip link add g-$side type veth peer name d-$side netns $device
+            ip link set g-$side up; in_device ip link set d-$side up
+        done
+        in_device ip address add 192.0.2.2/27 dev d-up
+        in_device ip address add 172.16.0.1/24 dev d-down
+        in_device ip route add 198.18.0.0/26 via 192.0.2.1
+        in_device ip route add 10.10.20.0/24 via 172.16.0.2
+        \"$@\"";
+    let ports = ["--uplink", "af_packet:g-up", "--downlink", "af_packet:g-down", "--encapsulation", "none"];
+    let rates = ["--link-speed", "0.002", "--minimum-rate", "50", "--loss-tolerance", "50"];
+    let arguments =
+        [&["--device", "external", "--quick", "--sizes", "256", "--trial-s", "0.3"], &ports[..], &rates]
+            .concat();
+    let bench = scenario(folder.path(), "bme-1", &arguments);
+    let Some(output) = in_namespaces(folder.path(), router, &bench) else { return };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{errors}", String::from_utf8_lossy(&output.stdout));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &rows(&report, "throughput")[0];
+    assert!(measured(row, "throughput") > 0.0 && measured(row, "ceiling") > 0.0, "{row}");
+    assert_eq!(row["cells"]["cycles"]["kind"], "not-measured", "nobody asks it: {row}");
+    assert_eq!(rows(&report, "latency").len(), 3);
+    let cores = report["environment"]["cores"].as_array().unwrap();
+    assert_eq!(cores.len(), 1, "the generator's alone: {cores:?}");
+    let setup = &report["documents"][0];
+    assert_eq!(setup["name"], "external");
+    assert!(setup["text"].as_str().unwrap().contains("10.10.20.0/24 via 172.16.0.2"), "{setup}");
+}
+
+/// A device that does not answer is told by its link and address; an address of the wrong kind of device by its argument.
+#[test]
+fn a_device_that_is_not_there_is_told() {
+    for (name, arguments, sentence) in [
+        ("forward", &["--device", "external"][..], "leave out --device external, or run bme-1"),
+        ("bme-1", &["--device", "external"], "name those of the generator with --uplink and --downlink"),
+        ("bme-1", &["--device-router-mac", "02:00:00:00:00:01"], "with --device external alone"),
+        (
+            "bme-2",
+            &["--device", "external", "--uplink", "af_packet:a", "--downlink", "af_packet:b"],
+            "this needs 2 uplinks and 2 downlinks",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = scenario(folder.path(), name, arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains(sentence), "{arguments:?}: {message}");
+    }
+    let show = ["bench", "bme-2", "--device", "external", "--show-document", "--encapsulation", "none"];
+    let output = Command::new(program()).args(show).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("uplink 1: address 192.0.2.34/27") && text.contains("downlink 1:"), "{text}");
 }
 
 /// Behind the first round there is something to tell.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sluice_bench::traffic::tag::CYCLES_PER_TICK;
 use sluice_dpdk::cycles;
+use sluice_trial::traffic::tag::CYCLES_PER_TICK;
 
 /// Converts between cycles and time.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arrayvec::ArrayVec;
-use sluice_bench::message::{Answer, Command, Forwarded};
-use sluice_bench::ports::PortName;
 use sluice_dpdk::{Eal, Mbuf, MemifRole, Port, Queues, cycles};
+use sluice_trial::message::{Answer, Command, Forwarded};
+use sluice_trial::ports::PortName;
 
 use crate::ports::{self, BURST, Opening};
 use crate::tell;

@@ -9,26 +9,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use sluice_bench::message::StreamCounts;
-use sluice_bench::topology::{Side, Topology};
 use sluice_dpdk::{Mbuf, Mempool, RxQueue, TxQueue, cycles};
+use sluice_trial::message::StreamCounts;
+use sluice_trial::topology::{Side, Topology};
 
 use crate::clock::{Clock, Moment};
 use crate::latency::Latencies;
-use crate::neighbors::{Resolution, resolve};
+use crate::neighbors::{DeviceMacs, Resolution, resolve};
 use crate::plan::Part;
 use crate::ports::BURST;
+use crate::receiver::Receipts;
 use crate::sender::{SendPool, Sender};
+use crate::settling::SettlingCore;
 
-/// The wire is quiet when nothing came for so long: longer than other programs hold a core of a shared machine.
-const QUIET: Duration = Duration::from_millis(200);
-/// The same once every frame has come back: there may still be copies of some.
-const COMPLETE_QUIET: Duration = Duration::from_millis(5);
-/// Longest wait for a quiet wire.
-const SETTLE_LIMIT: Duration = Duration::from_secs(1);
 /// Most bursts that are sent when the time is up: what became due in the last round.
 const LAST_BURSTS: u32 = 8;
 /// Rounds of the loop between two looks at whether it is to end.
@@ -56,6 +52,8 @@ pub(crate) struct Lane {
     /// For frames that are sent on uplinks, and on downlinks.
     pub(crate) pools: [SendPool; 2],
     pub(crate) answers: Mempool,
+    /// What the edge says of itself.
+    pub(crate) device: Arc<DeviceMacs>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) batch: ArrayVec<Mbuf, BURST>,
 }
@@ -68,6 +66,8 @@ pub(crate) struct LaneResult {
     pub(crate) paths: Vec<u64>,
     /// Sequence number and nanoseconds since the start of each frame, where they were asked for.
     pub(crate) arrivals: Vec<(u32, u64)>,
+    /// Which numbers it received; of a generator with one core none.
+    pub(crate) receipts: Vec<Receipts>,
     pub(crate) others: Others,
     pub(crate) sending_ns: u64,
     pub(crate) clock_difference_ns: i64,
@@ -81,13 +81,14 @@ pub(crate) struct Others {
 }
 
 impl Lane {
-    /// Runs this core's part from `start` on (cycles), and then until nothing more comes. `watch` is called now and then while
-    /// packets are sent.
+    /// Runs this core's part from `start` on (cycles), and then until nothing more comes to any core. `watch` is called now and then
+    /// while packets are sent.
     pub(crate) fn run(
         &mut self,
         mut part: Part,
         start: u64,
         duration: Duration,
+        settling: SettlingCore<'_>,
         mut watch: impl FnMut(),
     ) -> anyhow::Result<LaneResult> {
         while cycles() < start {
@@ -98,10 +99,8 @@ impl Lane {
         let end = start + self.clock.cycles_of(duration);
         let sending = self.send(&mut part, start, end, &mut others, &mut watch);
         let clock_difference_ns = moment.difference_ns(self.clock);
-        for counts in &mut part.counts {
-            counts.received_while_sending = counts.received;
-        }
-        self.settle(&mut part, &mut others);
+        part.end_sending();
+        self.settle(&mut part, &mut others, settling);
         self.result(part, start, sending, others, clock_difference_ns)
     }
 
@@ -121,7 +120,9 @@ impl Lane {
         }
         let mut paths = vec![0; usize::from(self.topology.paths)];
         let (mut latencies, mut arrivals): (Option<Latencies>, _) = (None, Vec::new());
-        for receiver in part.receivers.into_iter().flatten() {
+        let mut receipts = Vec::new();
+        for mut receiver in part.receivers.into_iter().flatten() {
+            receipts.extend(receiver.take_receipts());
             for (total, path) in paths.iter_mut().zip(receiver.paths) {
                 *total += path;
             }
@@ -138,6 +139,7 @@ impl Lane {
             latencies,
             paths,
             arrivals,
+            receipts,
             others,
             sending_ns: self.clock.nanoseconds_of(sending),
             clock_difference_ns,
@@ -200,17 +202,17 @@ impl Lane {
         }
     }
 
-    /// Receives until nothing has come for a while.
-    fn settle(&mut self, part: &mut Part, others: &mut Others) {
-        let end = Instant::now() + SETTLE_LIMIT;
-        let mut quiet_since = Instant::now();
-        let mut quiet = QUIET;
-        while quiet_since.elapsed() < quiet && Instant::now() < end {
-            if self.poll(part, others) > 0 {
-                quiet_since = Instant::now();
+    /// Receives until nothing has come to any core for a while.
+    fn settle(&mut self, part: &mut Part, others: &mut Others, settling: SettlingCore<'_>) {
+        settling.end_sending(cycles(), part.sent(), part.received());
+        loop {
+            let received = self.poll(part, others);
+            let now = cycles();
+            if received > 0 {
+                settling.arrived(now, part.received());
             }
-            if part.is_complete() {
-                quiet = COMPLETE_QUIET;
+            if settling.is_over(now) {
+                break;
             }
         }
         for link in &mut self.links {
@@ -298,13 +300,18 @@ impl Lane {
         match resolution {
             Resolution::Answer(reply) => {
                 others.neighbor_requests += 1;
-                let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
-                batch.extend(self.answers.allocate_with(&reply));
-                // Should there be no room, the asker asks again.
-                self.links[link].transmit.transmit(&mut batch);
+                self.send_one(link, &reply);
             }
+            Resolution::Edge(mac) => self.device.learn(link, mac),
             Resolution::Silent => {}
             Resolution::Other => others.foreign += 1,
         }
+    }
+
+    /// Sends a question or an answer of neighbour resolution. Should there be no room, whoever asks asks again.
+    pub(crate) fn send_one(&mut self, link: usize, frame: &[u8]) {
+        let mut batch: ArrayVec<Mbuf, 1> = ArrayVec::new();
+        batch.extend(self.answers.allocate_with(frame));
+        self.links[link].transmit.transmit(&mut batch);
     }
 }

@@ -5,7 +5,7 @@
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
-use sluice_bench::message::Latency;
+use sluice_trial::message::Latency;
 
 use crate::clock::{Clock, tick};
 

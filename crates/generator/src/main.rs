@@ -2,12 +2,13 @@
 //!
 //! One process, one core or several, DPDK ports of any kind. As `traffic` it plays the tester on the uplinks and the host on the
 //! downlinks (over shared memory it is the server); as `echo` it forwards each frame to the other side unread, and so shows what
-//! the generator and the links themselves can do. Orders and answers are the JSON lines of `sluice_bench::message`; it ends when its
+//! the generator and the links themselves can do. Orders and answers are the JSON lines of `sluice_trial::message`; it ends when its
 //! input does.
 //!
 //! ```text
 //!   stdin ─▶ orders ─▶ Station ─ Plan: the frames of a trial ─▶ a Lane for each core ── its queue of every port
 //!                                                                 ├─ Sender, Receiver ─ SequenceWindow, Latencies
+//!                                                                 ├─ Settling: when the wire is quiet, for all cores
 //!                                                                 ├─ Reflector: workloads that send back what they get
 //!                                                                 └─ neighbors: ARP and neighbour solicitations
 //! ```
@@ -25,6 +26,7 @@ mod receiver;
 mod reflector;
 mod sender;
 mod sequence;
+mod settling;
 mod station;
 
 use std::io::{BufRead, Write};
@@ -32,11 +34,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 
 use clap::{Args, Parser, ValueEnum};
-use sluice_bench::message::{Answer, Command};
-use sluice_bench::ports::PortName;
-use sluice_bench::topology::{MOST_DOWNLINKS, MOST_PATHS, Topology};
-use sluice_bench::traffic::{Encapsulation, Family};
 use sluice_dpdk::{Eal, EalOptions, HugePages};
+use sluice_trial::message::{Answer, Command};
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::{MOST_DOWNLINKS, MOST_PATHS, Topology};
+use sluice_trial::traffic::{Encapsulation, Family};
 
 use crate::station::Equipment;
 
@@ -123,7 +125,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 "{uplinks} uplinks have {uplinks} to {MOST_PATHS} paths, not {paths}"
             );
             let eal = start_eal(&common)?;
-            let topology = Topology { uplinks, downlinks, paths, encapsulation, outer };
+            let topology =
+                Topology { uplinks, downlinks, paths, encapsulation, outer, ..Topology::default() };
             let Common { uplinks, downlinks, cores, .. } = common;
             station::run(&eal, &Equipment { uplinks, downlinks, topology, cores, receive_queues }, orders())
         }

@@ -1,15 +1,19 @@
 //! Answers for the addresses that the generator plays: the routers on the uplinks, the host's TEPs on the downlinks.
 //!
-//! ARP (RFC 826) and neighbour solicitations (RFC 4861 section 7.2.4), nothing else: the generator asks nobody, since it knows all MAC addresses.
+//! ARP (RFC 826) and neighbour solicitations (RFC 4861 section 7.2.4), nothing else. The MAC addresses of a node are known; those of another device
+//! are asked for in the same way ([`questions`]), before the first trial, and learned from its answers ([`DeviceMacs`]).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_bench::topology::{Side, Topology, host_mac, path_mac};
+use sluice_trial::topology::{Side, Topology, host_mac, path_mac};
 use sluice_wire::arp::{Arp, ArpOperation, ArpPacket};
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::frame::FrameBuilder;
-use sluice_wire::ipv6::Ipv6View;
-use sluice_wire::neighbor::{NeighborAdvertisement, NeighborMessage, NeighborOption, NeighborView};
+use sluice_wire::ipv6::{Ipv6, Ipv6View};
+use sluice_wire::neighbor::{
+    NeighborAdvertisement, NeighborMessage, NeighborOption, NeighborView, solicited_node,
+};
 use sluice_wire::{EtherType, IpProtocol, MacAddr};
 
 /// Shortest frame without frame check sequence.
@@ -20,6 +24,8 @@ const SHORTEST_FRAME: usize = 60;
 pub(crate) enum Resolution {
     /// A question, and the frame that answers it.
     Answer(Vec<u8>),
+    /// The edge says which MAC address it has on the link.
+    Edge(MacAddr),
     /// Part of it, but no question to us.
     Silent,
     /// Something else.
@@ -52,6 +58,10 @@ fn mac_of(topology: &Topology, link: usize, address: IpAddr) -> Option<MacAddr> 
 
 fn arp(topology: &Topology, link: usize, packet: &[u8]) -> Resolution {
     let Ok(packet) = ArpPacket::parse(packet) else { return Resolution::Other };
+    let sender = packet.sender_address().into();
+    if packet.operation() == ArpOperation::REPLY && topology.edge_addresses(link).contains(&sender) {
+        return Resolution::Edge(packet.sender_mac());
+    }
     let mac = mac_of(topology, link, packet.target_address().into());
     let Some(mac) = mac.filter(|_| packet.operation() == ArpOperation::REQUEST) else {
         return Resolution::Silent;
@@ -66,18 +76,26 @@ fn solicitation(topology: &Topology, link: usize, ethernet: &EthernetView<'_>) -
         return Resolution::Other;
     }
     let Ok(message) = NeighborView::parse(ip.upper_payload()) else { return Resolution::Other };
-    let NeighborMessage::NeighborSolicitation { target } = message.message() else {
-        return Resolution::Silent;
+    let target = match message.message() {
+        NeighborMessage::NeighborSolicitation { target } => target,
+        NeighborMessage::NeighborAdvertisement(NeighborAdvertisement { target, .. })
+            if topology.edge_addresses(link).contains(&target.into()) =>
+        {
+            // An answer to one alone may leave the option out (RFC 4861 section 4.4).
+            let option = message.options().find_map(|option| match option {
+                NeighborOption::TargetLinkLayer(mac) => Some(mac),
+                _ => None,
+            });
+            return Resolution::Edge(option.unwrap_or(ethernet.source()));
+        }
+        _ => return Resolution::Silent,
     };
     // The unspecified source is another's check for duplicates (RFC 4862 section 5.4), who has the address to himself here.
     let mac = mac_of(topology, link, target.into()).filter(|_| !ip.source().is_unspecified());
     let Some(mac) = mac else { return Resolution::Silent };
     let advertisement = NeighborAdvertisement { router: true, solicited: true, override_cache: true, target };
     let option = [NeighborOption::TargetLinkLayer(mac)];
-    let header = sluice_wire::ipv6::Ipv6 {
-        hop_limit: 255,
-        ..sluice_wire::ipv6::Ipv6::new(target, ip.source(), IpProtocol::ICMPV6)
-    };
+    let header = Ipv6 { hop_limit: 255, ..Ipv6::new(target, ip.source(), IpProtocol::ICMPV6) };
     answer(
         FrameBuilder::new()
             .ethernet(mac, ethernet.source())
@@ -87,23 +105,77 @@ fn solicitation(topology: &Topology, link: usize, ethernet: &EthernetView<'_>) -
 }
 
 fn answer(frame: FrameBuilder) -> Resolution {
-    match frame.build() {
-        Ok(mut bytes) => {
-            bytes.resize(bytes.len().max(SHORTEST_FRAME), 0);
-            Resolution::Answer(bytes)
+    built(frame).map_or(Resolution::Silent, Resolution::Answer)
+}
+
+fn built(frame: FrameBuilder) -> Option<Vec<u8>> {
+    let mut bytes = frame.build().ok()?;
+    bytes.resize(bytes.len().max(SHORTEST_FRAME), 0);
+    Some(bytes)
+}
+
+/// Frames that ask for the edge's MAC address on a link, one for each of its addresses.
+pub(crate) fn questions(topology: &Topology, link: usize) -> Vec<Vec<u8>> {
+    let own = match topology.side(link) {
+        (Side::Uplink, path) => {
+            (path_mac(path), vec![topology.router_ipv4(path).into(), topology.router_ipv6(path).into()])
         }
-        Err(_) => Resolution::Silent,
+        (Side::Downlink, downlink) => (host_mac(downlink), vec![topology.host_tep(downlink)]),
+    };
+    let (mac, addresses) = own;
+    let question = |(own, edge): (IpAddr, IpAddr)| match (own, edge) {
+        (IpAddr::V4(own), IpAddr::V4(edge)) => {
+            let request = Arp::request(mac, own, edge);
+            built(FrameBuilder::new().ethernet(mac, MacAddr::BROADCAST).arp(request))
+        }
+        (IpAddr::V6(own), IpAddr::V6(edge)) => {
+            let group = solicited_node(edge);
+            let header = Ipv6 { hop_limit: 255, ..Ipv6::new(own, group, IpProtocol::ICMPV6) };
+            let frame = FrameBuilder::new().ethernet(mac, multicast_mac(group)).ipv6_header(header);
+            let message = NeighborMessage::NeighborSolicitation { target: edge };
+            built(frame.neighbor(message, &[NeighborOption::SourceLinkLayer(mac)]))
+        }
+        _ => None,
+    };
+    addresses.into_iter().zip(topology.edge_addresses(link)).filter_map(question).collect()
+}
+
+/// The MAC address of an IPv6 multicast group (RFC 2464 section 7).
+const fn multicast_mac(group: Ipv6Addr) -> MacAddr {
+    let [.., a, b, c, d] = group.octets();
+    MacAddr([0x33, 0x33, a, b, c, d])
+}
+
+/// What an edge has said of its MAC addresses, by link; every core of the generator may hear it.
+pub(crate) struct DeviceMacs(Vec<AtomicU64>);
+
+impl DeviceMacs {
+    /// Nothing heard yet.
+    pub(crate) fn new(links: usize) -> Self {
+        Self((0..links).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Notes what was heard on a link.
+    pub(crate) fn learn(&self, link: usize, mac: MacAddr) {
+        let [a, b, c, d, e, f] = mac.0;
+        self.0[link].store(u64::from_be_bytes([0, 0, a, b, c, d, e, f]), Ordering::Relaxed);
+    }
+
+    /// What was heard last.
+    pub(crate) fn of(&self, link: usize) -> Option<MacAddr> {
+        match self.0[link].load(Ordering::Relaxed).to_be_bytes() {
+            [0, 0, 0, 0, 0, 0, 0, 0] => None,
+            [_, _, mac @ ..] => Some(MacAddr(mac)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv4Addr;
 
-    use sluice_bench::topology::{uplink_ipv4, uplink_ipv6, uplink_mac};
-    use sluice_bench::traffic::Family;
-    use sluice_wire::MacAddr;
-    use sluice_wire::neighbor::solicited_node;
+    use sluice_trial::topology::{EdgeMacs, uplink_ipv4, uplink_ipv6, uplink_mac};
+    use sluice_trial::traffic::Family;
 
     use super::*;
 
@@ -112,8 +184,9 @@ mod tests {
         uplinks: 2,
         downlinks: 2,
         paths: 3,
-        encapsulation: sluice_bench::traffic::Encapsulation::Geneve,
+        encapsulation: sluice_trial::traffic::Encapsulation::Geneve,
         outer: Family::Ipv4,
+        edge: EdgeMacs::NODE,
     };
 
     fn request(target: Ipv4Addr) -> Vec<u8> {
@@ -123,10 +196,7 @@ mod tests {
 
     fn solicitation(source: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
         let message = NeighborMessage::NeighborSolicitation { target };
-        let header = sluice_wire::ipv6::Ipv6 {
-            hop_limit: 255,
-            ..sluice_wire::ipv6::Ipv6::new(source, solicited_node(target), IpProtocol::ICMPV6)
-        };
+        let header = Ipv6 { hop_limit: 255, ..Ipv6::new(source, solicited_node(target), IpProtocol::ICMPV6) };
         let frame = FrameBuilder::new().ethernet(uplink_mac(0), MacAddr::BROADCAST).ipv6_header(header);
         frame.neighbor(message, &[NeighborOption::SourceLinkLayer(uplink_mac(0))]).build().unwrap()
     }
@@ -184,5 +254,50 @@ mod tests {
         let IpAddr::V6(tep) = six.host_tep(1) else { panic!("of the other family") };
         assert!(matches!(resolve(&six, 3, &solicitation(source, tep)), Resolution::Answer(_)));
         assert_eq!(resolve(&six, 0, &[0; 60]), Resolution::Other);
+    }
+
+    /// The edge answers as we would: what it says is heard, and nothing that others say.
+    #[test]
+    fn the_edge_is_asked_on_every_link_and_heard() {
+        let device = MacAddr([0x02, 7, 7, 7, 7, 7]);
+        let six = Topology { outer: Family::Ipv6, ..TOPOLOGY };
+        for (topology, link, count) in [(TOPOLOGY, 0, 2), (TOPOLOGY, 1, 2), (TOPOLOGY, 3, 1), (six, 2, 1)] {
+            let asked = questions(&topology, link);
+            assert_eq!(asked.len(), count);
+            for question in asked {
+                let ethernet = EthernetView::parse(&question).unwrap();
+                let answer = match ethernet.ether_type() {
+                    EtherType::ARP => {
+                        let packet = ArpPacket::parse(ethernet.payload()).unwrap();
+                        assert_eq!(topology.edge_addresses(link)[0], packet.target_address());
+                        let reply = Arp::from(packet).reply(device);
+                        FrameBuilder::new().ethernet(device, ethernet.source()).arp(reply).build().unwrap()
+                    }
+                    _ => {
+                        let ip = Ipv6View::parse(ethernet.payload()).unwrap();
+                        assert!(ip.hop_limit() == 255 && ethernet.destination().0[..3] == [0x33, 0x33, 0xff]);
+                        let view = NeighborView::parse(ip.upper_payload()).unwrap();
+                        let NeighborMessage::NeighborSolicitation { target } = view.message() else {
+                            panic!("no solicitation")
+                        };
+                        assert!(topology.edge_addresses(link).contains(&target.into()));
+                        advertisement(device, target, ip.source())
+                    }
+                };
+                assert_eq!(resolve(&topology, link, &answer), Resolution::Edge(device));
+                let other = usize::from(link == 0);
+                assert_eq!(resolve(&topology, other, &answer), Resolution::Silent, "it is of another link");
+            }
+        }
+        let macs = DeviceMacs::new(2);
+        macs.learn(1, device);
+        assert_eq!([macs.of(0), macs.of(1)], [None, Some(device)]);
+    }
+
+    fn advertisement(device: MacAddr, target: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
+        let told = NeighborAdvertisement { router: true, solicited: true, override_cache: true, target };
+        let header = Ipv6 { hop_limit: 255, ..Ipv6::new(target, to, IpProtocol::ICMPV6) };
+        let frame = FrameBuilder::new().ethernet(device, host_mac(0)).ipv6_header(header);
+        frame.neighbor(NeighborMessage::NeighborAdvertisement(told), &[]).build().unwrap()
     }
 }

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use sluice_bench::message::{Load, MOST_ARRIVALS, MOST_SIZES, StreamCounts, TrialOrder};
-use sluice_bench::topology::{FLOWS, Side, Topology};
-use sluice_bench::traffic::{Direction, Stream};
+use sluice_trial::message::{Load, MOST_ARRIVALS, MOST_SIZES, StreamCounts, TrialOrder};
+use sluice_trial::topology::{FLOWS, Side, Topology};
+use sluice_trial::traffic::{Direction, Stream};
 
 use crate::clock::Clock;
 use crate::latency::Latencies;
@@ -122,16 +122,27 @@ pub(crate) struct Part {
     /// What is received on the uplinks, and on the downlinks.
     pub(crate) receivers: [Option<Receiver>; 2],
     pub(crate) reflector: Option<Reflector>,
-    is_alone: bool,
     /// By direction, in the order of the command.
     pub(crate) counts: Vec<StreamCounts>,
 }
 
 impl Part {
-    /// Whether everything that was sent has come back. With other cores, which receive what this one sends, that cannot be known.
-    pub(crate) fn is_complete(&self) -> bool {
-        let sent: u64 = self.senders.iter().map(Sender::sent).sum();
-        self.is_alone && self.counts.iter().map(|counts| counts.received).sum::<u64>() >= sent
+    /// Frames that the ports took.
+    pub(crate) fn sent(&self) -> u64 {
+        self.senders.iter().map(Sender::sent).sum()
+    }
+
+    /// Frames that came back to this core, each once.
+    pub(crate) fn received(&self) -> u64 {
+        self.counts.iter().map(|counts| counts.received).sum()
+    }
+
+    /// Nothing is sent any more.
+    pub(crate) fn end_sending(&mut self) {
+        for counts in &mut self.counts {
+            counts.received_while_sending = counts.received;
+        }
+        self.receivers.iter_mut().flatten().for_each(Receiver::end_sending);
     }
 
     /// The part of core `lane`.
@@ -140,7 +151,6 @@ impl Part {
             senders: Vec::new(),
             receivers: [None, None],
             reflector: plan.reflector,
-            is_alone: plan.lanes == 1,
             counts: plan.order.directions.iter().map(|direction| StreamCounts::new(*direction)).collect(),
         };
         for (at, streams) in plan.streams.iter().enumerate() {
@@ -158,7 +168,8 @@ impl Part {
             let side = streams[0].received_on();
             let latencies = plan.order.latency.then(Latencies::new).transpose()?;
             let returning = Arc::clone(&plan.returning[at]);
-            let mut receiver = Receiver::new(returning, at, plan.senders(streams[0].sent_on()), latencies);
+            let senders = plan.senders(streams[0].sent_on());
+            let mut receiver = Receiver::new(returning, at, senders, latencies, plan.lanes == 1);
             if plan.order.arrivals {
                 receiver.arrivals.reserve_exact(MOST_ARRIVALS as usize);
             }
@@ -203,7 +214,7 @@ fn sender(
 
 #[cfg(test)]
 mod tests {
-    use sluice_bench::traffic::{Expected, Family};
+    use sluice_trial::traffic::{Expected, Family};
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use anyhow::Context;
-use sluice_bench::ports::PortName;
 use sluice_dpdk::{
     Eal, MemifRole, MemifSettings, Mempool, MempoolConfig, Port, PortConfig, PortKind, Queues,
 };
+use sluice_trial::ports::PortName;
 
 /// Packets of a burst.
 pub(crate) const BURST: usize = 64;

@@ -1,15 +1,20 @@
 //! The receiving side of a stream: every frame is counted by its sequence number, every 17th compared byte for byte.
+//!
+//! With several cores, a frame and its copy may come to different ones. Each core counts what it receives; which numbers these were is told
+//! behind the trial ([`Receipts`]), and copies on other cores are taken off then. Their latencies and paths stay in the trial's, and order is judged on each
+//! core.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_bench::message::StreamCounts;
-use sluice_bench::topology::{FLOWS, MOST_PATHS};
-use sluice_bench::traffic::tag::{self, Tag};
-use sluice_bench::traffic::{Expected, Stream, TrafficError};
+use sluice_trial::message::StreamCounts;
+use sluice_trial::topology::{FLOWS, MOST_PATHS};
+use sluice_trial::traffic::tag::{self, Tag};
+use sluice_trial::traffic::{Expected, Stream, TrafficError};
 
 use crate::latency::Latencies;
 use crate::sender::place;
-use crate::sequence::{Seen, SequenceWindow};
+use crate::sequence::{Numbers, Record, Seen, SequenceWindow};
 
 /// One in so many frames is compared; it has no common factor with the number of flows, so that each flow's turn comes.
 const COMPARE_EVERY: u32 = 17;
@@ -97,18 +102,20 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Nothing received yet.
+    /// Nothing received yet. `is_alone` says that no other core receives frames of the stream.
     pub(crate) fn new(
         returning: Arc<Returning>,
         stream: usize,
         senders: usize,
         latencies: Option<Latencies>,
+        is_alone: bool,
     ) -> Self {
+        let window = if is_alone { SequenceWindow::new } else { SequenceWindow::recorded };
         Self {
             trial: returning.streams.first().map_or(0, Stream::trial),
             returning,
             stream,
-            windows: (0..senders).map(|_| SequenceWindow::new()).collect(),
+            windows: (0..senders).map(|_| window()).collect(),
             latest: vec![0; usize::from(FLOWS)],
             until_compared: 1,
             latencies,
@@ -120,6 +127,17 @@ impl Receiver {
     /// Place of its stream among those of the trial.
     pub(crate) const fn stream(&self) -> usize {
         self.stream
+    }
+
+    /// Nothing is sent any more.
+    pub(crate) fn end_sending(&mut self) {
+        self.windows.iter_mut().for_each(SequenceWindow::end_sending);
+    }
+
+    /// Which numbers were received; none where no other core receives frames of the stream.
+    pub(crate) fn take_receipts(&mut self) -> Option<Receipts> {
+        let senders = self.windows.iter_mut().map(SequenceWindow::take_record).collect::<Option<Vec<_>>>()?;
+        Some(Receipts { stream: self.stream, returning: Arc::clone(&self.returning), senders })
     }
 
     /// Takes a frame that came in at `now`; false if it is none of this stream.
@@ -181,11 +199,45 @@ impl Receiver {
     }
 }
 
+/// The numbers of a stream's frames that one core received.
+pub(crate) struct Receipts {
+    stream: usize,
+    returning: Arc<Returning>,
+    /// By sender.
+    senders: Vec<Record>,
+}
+
+impl Receipts {
+    /// Takes off the sums of all cores' counts, by stream, what came to several of them: all but the first one is a duplicate.
+    pub(crate) fn take_duplicates_off(all: Vec<Self>, counts: &mut [StreamCounts]) {
+        let mut numbers: BTreeMap<(usize, usize), Numbers> = BTreeMap::new();
+        let (mut sending, mut settling) = (Vec::new(), Vec::new());
+        for Self { stream, returning, senders } in all {
+            for (sender, [early, late]) in senders.into_iter().enumerate() {
+                sending.push((stream, sender, Arc::clone(&returning), early));
+                settling.push((stream, sender, Arc::clone(&returning), late));
+            }
+        }
+        for (records, while_sending) in [(sending, 1), (settling, 0)] {
+            for (stream, sender, returning, received) in records {
+                let counts = &mut counts[stream];
+                numbers.entry((stream, sender)).or_default().take_in(received, |sequence| {
+                    let bytes = returning.lengths[returning.size(sender, sequence)];
+                    counts.received -= 1;
+                    counts.received_while_sending -= while_sending;
+                    counts.received_bytes -= bytes as u64;
+                    counts.duplicates += 1;
+                });
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use sluice_bench::topology::Topology;
-    use sluice_bench::traffic::tag::{STAMP_AT, TAG_BYTES, stamp};
-    use sluice_bench::traffic::{Direction, Family};
+    use sluice_trial::topology::Topology;
+    use sluice_trial::traffic::tag::{STAMP_AT, TAG_BYTES, stamp};
+    use sluice_trial::traffic::{Direction, Family};
 
     use super::*;
 
@@ -196,7 +248,58 @@ mod tests {
     fn receiver(streams: &[Stream], pattern: &[u8]) -> Receiver {
         let senders = vec![0; usize::from(FLOWS)];
         let returning = Returning::new(streams, pattern, senders, Expected::Routed, false).unwrap();
-        Receiver::new(Arc::new(returning), 0, 1, Some(Latencies::new().unwrap()))
+        Receiver::new(Arc::new(returning), 0, 1, Some(Latencies::new().unwrap()), true)
+    }
+
+    /// Counts of a core that receives some numbers while frames are sent, and some afterwards.
+    fn counted(receiver: &mut Receiver, sizes: &[Stream], numbers: [&[u32]; 2]) -> StreamCounts {
+        let mut counts = StreamCounts::new(Direction::Encap);
+        let take = |receiver: &mut Receiver, numbers: &[u32], counts: &mut StreamCounts| {
+            for number in numbers {
+                assert!(receiver.take(
+                    &numbered(&sizes[PATTERN[*number as usize % 3]], 3, *number),
+                    0,
+                    counts
+                ));
+            }
+        };
+        take(receiver, numbers[0], &mut counts);
+        counts.received_while_sending = counts.received;
+        receiver.end_sending();
+        take(receiver, numbers[1], &mut counts);
+        counts
+    }
+
+    const PATTERN: [usize; 3] = [0, 1, 1];
+
+    #[test]
+    fn a_copy_that_comes_to_another_core_is_a_duplicate() {
+        let sizes = [stream(Direction::Encap, Family::Ipv4, 60), stream(Direction::Encap, Family::Ipv4, 600)];
+        let senders = vec![0; usize::from(FLOWS)];
+        let pattern = PATTERN.map(|size| size as u8);
+        let returning = Arc::new(Returning::new(&sizes, &pattern, senders, Expected::Routed, false).unwrap());
+        let numbers = |range: std::ops::Range<u32>| range.collect::<Vec<_>>();
+        let cores = [
+            // 49 comes twice to this core.
+            [numbers(0..50), [numbers(90..100), vec![49]].concat()],
+            // 40 to 49 while frames are sent, and then 10 and 95, come to both.
+            [numbers(40..80), vec![95, 10]],
+        ];
+        let mut sum = StreamCounts { sent: 100, ..StreamCounts::new(Direction::Encap) };
+        let mut receipts = Vec::new();
+        for [sending, settling] in &cores {
+            let mut receiver = Receiver::new(Arc::clone(&returning), 0, 1, None, false);
+            sum.add(&counted(&mut receiver, &sizes, [sending, settling]));
+            receipts.extend(receiver.take_receipts());
+        }
+        assert_eq!((sum.received, sum.received_while_sending, sum.duplicates), (102, 90, 1));
+        Receipts::take_duplicates_off(receipts, std::slice::from_mut(&mut sum));
+        assert_eq!((sum.received, sum.received_while_sending, sum.lost()), (90, 80, 10));
+        assert_eq!(sum.duplicates, 1 + 10 + 2);
+        let lengths = [110, 650, 650];
+        let once = [numbers(0..80), numbers(90..100)].concat();
+        let bytes: u64 = once.iter().map(|number| lengths[*number as usize % 3]).sum();
+        assert_eq!(sum.received_bytes, bytes);
     }
 
     fn numbered(stream: &Stream, flow: u16, sequence: u32) -> Vec<u8> {

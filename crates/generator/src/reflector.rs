@@ -3,9 +3,10 @@
 //! Addresses are exchanged in place, outer and inner ones, and so are the inner UDP ports; a one's complement sum does not depend on
 //! the order of its terms, so that every checksum stays right. The outer source port keeps the entropy of the flow.
 
-use sluice_bench::topology::{ROUTER_MAC, Side, Topology};
-use sluice_bench::traffic::tag::MARK;
-use sluice_bench::traffic::{ETHERNET_BYTES, Encapsulation, Expected, Family, Stream};
+use sluice_trial::topology::{Side, Topology};
+use sluice_trial::traffic::tag::MARK;
+use sluice_trial::traffic::{ETHERNET_BYTES, Encapsulation, Expected, Family, Stream};
+use sluice_wire::MacAddr;
 
 /// Where what is exchanged stands in frames that reach the host.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Reflector {
     /// First octet of the outer addresses, and octets of one; none without outer headers.
     outer: Option<(usize, usize)>,
     inner_mac: usize,
+    /// The gateway of the workloads.
+    router: MacAddr,
     inner: (usize, usize),
     udp: usize,
     tag: usize,
@@ -37,6 +40,7 @@ impl Reflector {
             outer: (topology.encapsulation != Encapsulation::None)
                 .then(|| addresses(topology.outer, ETHERNET_BYTES)),
             inner_mac,
+            router: topology.edge.router,
             inner: addresses(stream.family(), ip),
             udp: ip + stream.family().header_bytes(),
             tag: stream.tag_on(if unchanged { Side::Uplink } else { Side::Downlink }),
@@ -57,7 +61,7 @@ impl Reflector {
             exchange_addresses(frame, at, octets);
             // From the workload that it was for, to its gateway.
             frame.copy_within(self.inner_mac..self.inner_mac + 6, self.inner_mac + 6);
-            frame[self.inner_mac..self.inner_mac + 6].copy_from_slice(&ROUTER_MAC.0);
+            frame[self.inner_mac..self.inner_mac + 6].copy_from_slice(&self.router.0);
         }
         exchange_addresses(frame, self.inner.0, self.inner.1);
         exchange::<2>(frame, self.udp);
@@ -82,7 +86,7 @@ fn exchange<const N: usize>(frame: &mut [u8], at: usize) {
 
 #[cfg(test)]
 mod tests {
-    use sluice_bench::traffic::Direction;
+    use sluice_trial::traffic::Direction;
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use sluice_bench::message::Load;
-use sluice_bench::traffic::tag::{STAMP_AT, STAMP_BYTES, TAG_BYTES, stamp};
-use sluice_bench::traffic::{Stream, TrafficError};
 use sluice_dpdk::{Mbuf, Mempool, TxQueue};
+use sluice_trial::message::Load;
+use sluice_trial::traffic::tag::{STAMP_AT, STAMP_BYTES, TAG_BYTES, stamp};
+use sluice_trial::traffic::{Stream, TrafficError};
 
 use crate::clock::{Clock, tick};
 use crate::ports::BURST;

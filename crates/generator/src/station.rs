@@ -11,21 +11,27 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arrayvec::ArrayVec;
-use sluice_bench::message::{Answer, Command, Load, StreamCounts, TrialOrder, TrialResult};
-use sluice_bench::ports::PortName;
-use sluice_bench::topology::Topology;
 use sluice_dpdk::{Eal, MemifRole, Port, WorkerRegistration, cycles, pin_to_core};
+use sluice_trial::message::{Answer, Command, Load, StreamCounts, TrialOrder, TrialResult};
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::Topology;
+use sluice_wire::MacAddr;
 
 use crate::clock::Clock;
 use crate::lane::{Lane, LaneLink, LaneResult, Others};
 use crate::latency::Latencies;
+use crate::neighbors::{self, DeviceMacs};
 use crate::plan::{Part, Plan};
 use crate::ports::{self, Opening};
+use crate::receiver::Receipts;
 use crate::sender::SendPool;
+use crate::settling::{Settling, SettlingCore};
 use crate::tell;
 
 /// How often the links are looked at between orders.
 const IDLE: Duration = Duration::from_millis(1);
+/// How long a device may take to answer before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// How often they are looked at in a trial.
 const WATCH: Duration = Duration::from_millis(10);
 /// Longest trial.
@@ -73,6 +79,22 @@ pub(crate) fn run(eal: &Eal, equipment: &Equipment, orders: Orders<Command>) -> 
     }
 }
 
+/// Does `work` for each task until there are no more, and between them, as often as the links are to be looked at, `idle`.
+fn serve<S, T>(
+    state: &mut S,
+    tasks: &Orders<T>,
+    mut work: impl FnMut(&mut S, T),
+    mut idle: impl FnMut(&mut S),
+) {
+    loop {
+        match tasks.recv_timeout(IDLE) {
+            Ok(task) => work(state, task),
+            Err(RecvTimeoutError::Timeout) => idle(state),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
 /// The ports and the cores.
 struct Station {
     // Queues before their ports.
@@ -100,6 +122,7 @@ struct Task {
     /// When to begin, cycles; 0 until that is known.
     start: Arc<AtomicU64>,
     duration: Duration,
+    settling: Arc<Settling>,
     result: Sender<anyhow::Result<LaneResult>>,
 }
 
@@ -123,6 +146,7 @@ impl Station {
         // A cache-sized pool for ports that copy; rings hold what is sent on the others.
         let count = if ports::are_shared_memory(&named) { 1023 } else { ports::buffers(&named, 1) };
         let clock = Clock::new(eal.cycles_per_second());
+        let device = Arc::new(DeviceMacs::new(named.len()));
         let mut lanes = Vec::new();
         for lane in 0..usize::from(cores) {
             // What the peer sends on more queues than there are cores is the first core's.
@@ -139,6 +163,7 @@ impl Station {
                 links,
                 pools: [send_pool("uplink")?, send_pool("downlink")?],
                 answers: ports::pool(eal, format_args!("answers{lane}"), 511)?,
+                device: Arc::clone(&device),
                 stop: Arc::clone(&stop),
                 batch: ArrayVec::new(),
             });
@@ -160,6 +185,10 @@ impl Station {
     fn obey(&mut self, command: &Command) -> anyhow::Result<Answer> {
         match command {
             Command::WaitForLinks { timeout_ms } => self.wait_for_links(Duration::from_millis(*timeout_ms)),
+            Command::FindDevice { macs, router, timeout_ms } => {
+                self.topology.edge.router = router.unwrap_or(self.topology.edge.router);
+                self.find_device(macs, Duration::from_millis(*timeout_ms))
+            }
             Command::Trial(order) => self.trial(order).map(Answer::Trial),
             Command::GetForwarded => anyhow::bail!("this process generates traffic and forwards none"),
         }
@@ -182,15 +211,57 @@ impl Station {
         }
     }
 
+    /// Asks for the MAC addresses of the edge that are not known, until all are told.
+    fn find_device(&mut self, known: &[Option<MacAddr>], limit: Duration) -> anyhow::Result<Answer> {
+        let links = self.ports.len();
+        anyhow::ensure!(known.len() == links, "there are {links} links, not {}", known.len());
+        let end = Instant::now() + limit;
+        let mut ask_at = Instant::now();
+        loop {
+            let device = Arc::clone(&self.lane.device);
+            let macs: Vec<Option<MacAddr>> =
+                known.iter().enumerate().map(|(link, mac)| mac.or_else(|| device.of(link))).collect();
+            let Some(silent) = macs.iter().position(Option::is_none) else {
+                let macs: Vec<MacAddr> = macs.into_iter().flatten().collect();
+                for (link, mac) in macs.iter().enumerate() {
+                    self.topology.edge.set(self.topology.side(link), *mac);
+                }
+                return Ok(Answer::Device { macs });
+            };
+            if Instant::now() >= end || self.stop.load(Ordering::Relaxed) {
+                let (side, number) = self.topology.side(silent);
+                let addresses: Vec<String> =
+                    self.topology.edge_addresses(silent).iter().map(ToString::to_string).collect();
+                anyhow::bail!(
+                    "on {side} {number} nobody says within {} s to have {}: give the device this address there, bring its port up, or name its MAC address",
+                    limit.as_secs(),
+                    addresses.join(" or ")
+                );
+            }
+            if Instant::now() >= ask_at {
+                ask_at = Instant::now() + ASK_AGAIN;
+                for link in (0..links).filter(|link| macs[*link].is_none()) {
+                    for question in neighbors::questions(&self.topology, link) {
+                        self.lane.send_one(link, &question);
+                    }
+                }
+            }
+            self.lane.idle();
+            std::thread::sleep(IDLE);
+        }
+    }
+
     fn trial(&mut self, order: &TrialOrder) -> anyhow::Result<TrialResult> {
         let duration = self.check(order)?;
         self.trial = self.trial.wrapping_add(1);
         let plan = Arc::new(Plan::new(order, self.topology, self.trial, 1 + self.others.len())?);
         let (start, ready) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let settling = Arc::new(Settling::new(1 + self.others.len(), self.clock));
         let (sender, results) = channel();
         for other in &self.others {
             let (plan, start, ready) = (Arc::clone(&plan), Arc::clone(&start), Arc::clone(&ready));
-            other.give(Task { plan, ready, start, duration, result: sender.clone() })?;
+            let (settling, result) = (Arc::clone(&settling), sender.clone());
+            other.give(Task { plan, ready, start, duration, settling, result })?;
         }
         drop(sender);
         let part = Part::new(&plan, 0, self.clock);
@@ -213,7 +284,7 @@ impl Station {
                 link_down |= !are_up(ports);
             }
         };
-        let own = part.and_then(|part| self.lane.run(part, begin, duration, watch));
+        let own = part_of_trial(&mut self.lane, part, begin, duration, settling.core(0), watch);
         let others: Vec<_> = results.iter().collect();
         anyhow::ensure!(others.len() == self.others.len(), "a thread of the generator has ended in a trial");
         link_down |= !are_up(&self.ports);
@@ -247,6 +318,7 @@ impl Station {
         let mut results = results.into_iter();
         let mut sum = results.next().context("a core's result")?;
         for more in results {
+            sum.receipts.extend(more.receipts);
             for (counts, more) in sum.streams.iter_mut().zip(&more.streams) {
                 StreamCounts::add(counts, more);
             }
@@ -264,6 +336,7 @@ impl Station {
                 sum.clock_difference_ns = more.clock_difference_ns;
             }
         }
+        Receipts::take_duplicates_off(sum.receipts, &mut sum.streams);
         Ok(TrialResult {
             sending_ns: sum.sending_ns,
             streams: sum.streams,
@@ -279,6 +352,24 @@ impl Station {
     }
 }
 
+/// One core's part of a trial. One that could not be made ready sends nothing, and nobody waits for it.
+fn part_of_trial(
+    lane: &mut Lane,
+    part: anyhow::Result<Part>,
+    start: u64,
+    duration: Duration,
+    settling: SettlingCore<'_>,
+    watch: impl FnMut(),
+) -> anyhow::Result<LaneResult> {
+    match part {
+        Ok(part) => lane.run(part, start, duration, settling, watch),
+        Err(error) => {
+            settling.end_sending(start, 0, 0);
+            Err(error)
+        }
+    }
+}
+
 /// Whether all links are up. A port that does not tell is not.
 fn are_up(ports: &[Port]) -> bool {
     ports.iter().all(|port| port.link().is_ok_and(|link| link.up))
@@ -290,7 +381,7 @@ impl OtherCore {
         let eal = eal.clone();
         let thread = std::thread::Builder::new().name(format!("generator-{core}")).spawn(move || {
             let pinned = pin_to_core(core).and_then(|()| WorkerRegistration::new(&eal));
-            for task in orders {
+            let work = |lane: &mut Lane, task: Task| {
                 let usable = pinned.as_ref().map_err(|error| anyhow::anyhow!("core {core}: {error}"));
                 let part = usable.and_then(|_| Part::new(&task.plan, at, lane.clock));
                 task.ready.fetch_add(1, Ordering::AcqRel);
@@ -298,10 +389,18 @@ impl OtherCore {
                     std::hint::spin_loop();
                 }
                 let start = task.start.load(Ordering::Acquire);
-                let result = part.and_then(|part| lane.run(part, start, task.duration, || {}));
+                let settling = task.settling.core(at);
+                let result = part_of_trial(lane, part, start, task.duration, settling, || {});
                 // Nobody listens only when the process ends.
                 let _ = task.result.send(result);
-            }
+            };
+            // Neighbours ask on any queue.
+            let idle = |lane: &mut Lane| {
+                if pinned.is_ok() {
+                    lane.idle();
+                }
+            };
+            serve(&mut lane, &orders, work, idle);
         });
         Ok(Self { tasks: Some(tasks), thread: Some(thread.context("starting a thread")?) })
     }
@@ -323,5 +422,35 @@ impl Drop for OtherCore {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the peer asks between two trials comes to any core's queues.
+    #[test]
+    fn a_core_looks_at_its_queues_between_tasks() {
+        let (tasks, orders) = channel();
+        let mut tasks = Some(tasks);
+        let mut done = Vec::new();
+        serve(
+            &mut done,
+            &orders,
+            |done, task| done.push(Some(task)),
+            |done| {
+                done.push(None);
+                match (done.len(), tasks.take()) {
+                    (1, Some(sender)) => {
+                        sender.send(7).unwrap();
+                        tasks = Some(sender);
+                    }
+                    // The orders end.
+                    (_, sender) => drop(sender),
+                }
+            },
+        );
+        assert_eq!(done, [None, Some(7), None]);
     }
 }

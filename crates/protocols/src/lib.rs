@@ -12,13 +12,21 @@
 //!
 //! | module | protocol |
 //! |---|---|
+//! | [`bfd`] | bidirectional forwarding detection (RFC 5880, RFC 5881) |
+//! | [`lacp`] | link aggregation: LACP and the marker responder (IEEE 802.1AX-2014) |
 //! | [`neighbor`] | address resolution: ARP (RFC 826) and neighbour discovery (RFC 4861) |
+//! | [`tep_health`] | TEP high availability: faults of TEPs, and when they are trusted again |
 //!
 //! The crate knows packet formats and nothing of the data path, the configuration document, or DPDK.
 
 #![forbid(unsafe_code)]
 
+pub mod bfd;
+pub mod lacp;
 pub mod neighbor;
+mod random;
+mod rate;
+pub mod tep_health;
 mod time;
 
 pub use time::Timestamp;

@@ -13,6 +13,7 @@
 use core::fmt::{self, Display, Formatter};
 
 use crate::arp::{ArpOperation, ArpPacket};
+use crate::bfd::BfdPacket;
 use crate::checksum::PseudoHeader;
 use crate::ethernet::EthernetView;
 use crate::geneve::GeneveView;
@@ -20,7 +21,9 @@ use crate::icmpv4::{Icmpv4, Icmpv4View};
 use crate::icmpv6::{Icmpv6, Icmpv6View};
 use crate::ipv4::Ipv4View;
 use crate::ipv6::Ipv6View;
+use crate::marker::MarkerKind;
 use crate::neighbor::{NeighborMessage, NeighborOption, NeighborView};
+use crate::slow_protocols::SlowProtocol;
 use crate::tcp::TcpView;
 use crate::udp::{self, UdpView};
 use crate::vxlan::VxlanView;
@@ -62,6 +65,7 @@ impl Summary<'_, '_> {
             EtherType::IPV4 => self.ipv4(Ipv4View::parse(bytes)),
             EtherType::IPV6 => self.ipv6(Ipv6View::parse(bytes)),
             EtherType::ARP => self.arp(bytes),
+            EtherType::SLOW_PROTOCOLS => self.slow_protocols(bytes),
             length if length.is_length() => write!(self.f, "802.3, {} octets", bytes.len()),
             other => write!(self.f, "{other}, {} octets", bytes.len()),
         }
@@ -77,6 +81,25 @@ impl Summary<'_, '_> {
             ArpOperation::REQUEST => write!(self.f, "ARP who has {target}? {sender} asks"),
             ArpOperation::REPLY => write!(self.f, "ARP {sender} is at {}", packet.sender_mac()),
             ArpOperation(other) => write!(self.f, "ARP operation {other}, {sender} > {target}"),
+        }
+    }
+
+    fn slow_protocols(&mut self, bytes: &[u8]) -> fmt::Result {
+        match SlowProtocol::parse(bytes) {
+            Ok(SlowProtocol::Lacp(packet)) => {
+                let (actor, partner) = (packet.actor(), packet.partner());
+                write!(self.f, "LACP {} port {} {}", actor.system, actor.port, actor.state)?;
+                write!(self.f, " > {} port {} {}", partner.system, partner.port, partner.state)
+            }
+            Ok(SlowProtocol::Marker(packet)) => {
+                let kind = if packet.kind() == MarkerKind::Marker { "marker" } else { "marker response" };
+                let (system, port) = (packet.requester_system(), packet.requester_port());
+                write!(self.f, "{kind} {} of {system} port {port}", packet.requester_transaction())
+            }
+            Ok(SlowProtocol::Other { subtype }) => {
+                write!(self.f, "slow protocol {subtype}, {} octets", bytes.len())
+            }
+            Err(error) => self.malformed(error),
         }
     }
 
@@ -177,6 +200,7 @@ impl Summary<'_, '_> {
         match view.destination_port() {
             udp::port::GENEVE => self.geneve(payload),
             udp::port::VXLAN => self.vxlan(payload),
+            udp::port::BFD => self.bfd(payload),
             _ => Ok(()),
         }
     }
@@ -311,6 +335,18 @@ impl Summary<'_, '_> {
         };
         write!(self.f, "VXLAN VNI {}", view.vni().map_or(0, Vni::get))?;
         self.tunnelled(EtherType::TRANSPARENT_ETHERNET, view.payload())
+    }
+
+    fn bfd(&mut self, bytes: &[u8]) -> fmt::Result {
+        self.f.write_str(" | ")?;
+        let packet = match BfdPacket::parse(bytes) {
+            Ok(packet) => packet,
+            Err(error) => return self.malformed(error),
+        };
+        let (mine, yours) = (packet.my_discriminator(), packet.your_discriminator());
+        write!(self.f, "BFD {} 0x{mine:08x} > 0x{yours:08x}, {}", packet.state(), packet.diagnostic())?;
+        let flags = [(packet.poll_flag(), " poll"), (packet.final_flag(), " final")];
+        flags.iter().filter(|(set, _)| *set).try_for_each(|(_, name)| self.f.write_str(name))
     }
 
     fn tunnelled(&mut self, ether_type: EtherType, bytes: &[u8]) -> fmt::Result {

@@ -7,10 +7,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::arbitrary::octets;
 use crate::arp::Arp;
+use crate::bfd::{Bfd, BfdDiagnostic, BfdState};
 use crate::frame::FrameBuilder;
 use crate::geneve::{Geneve, GeneveOption};
 use crate::ipv4::Ipv4;
 use crate::ipv6::Fragment;
+use crate::lacp::{Lacp, LacpState, PortInfo};
+use crate::marker::{Marker, MarkerKind};
 use crate::tcp::TcpFlags;
 use crate::vxlan::Vxlan;
 use crate::{MacAddr, VlanId};
@@ -49,6 +52,42 @@ fn plain_layers() {
         format!("{ETHERNET} | ARP who has 10.0.0.2? 10.0.0.1 asks")
     );
     assert_eq!(summary(&ethernet().payload(&[1])), format!("{ETHERNET} | 0x88b5, 1 octets"));
+}
+
+#[test]
+fn protocols_of_links_and_paths() {
+    let bfd = Bfd {
+        state: BfdState::Up,
+        diagnostic: BfdDiagnostic::NONE,
+        poll_flag: true,
+        final_flag: false,
+        control_plane_independent: false,
+        demand: false,
+        detect_multiplier: 3,
+        my_discriminator: 0x11,
+        your_discriminator: 0x22,
+        desired_min_tx: 300_000,
+        required_min_rx: 300_000,
+        required_min_echo_rx: 0,
+    };
+    let packet = ethernet().ipv4(A4, B4).udp(49_152, 3784).bfd(bfd);
+    let bfd_summary = "BFD Up 0x00000011 > 0x00000022, no diagnostic poll";
+    assert_eq!(summary(&packet).rsplit(" | ").next(), Some(bfd_summary));
+
+    let actor = PortInfo { system: A, port: 1, state: LacpState::ACTIVITY, ..PortInfo::default() };
+    assert_eq!(
+        summary(&ethernet().lacp(Lacp { actor, ..Lacp::default() })),
+        format!("{ETHERNET} | LACP {A} port 1 activity > 00:00:00:00:00:00 port 0 no state")
+    );
+    let marker =
+        Marker { kind: MarkerKind::Marker, requester_port: 1, requester_system: A, requester_transaction: 9 };
+    assert_eq!(summary(&ethernet().marker(marker)), format!("{ETHERNET} | marker 9 of {A} port 1"));
+    assert_eq!(
+        summary(&ethernet().marker(marker.response())),
+        format!("{ETHERNET} | marker response 9 of {A} port 1")
+    );
+    let other = ethernet().ether_type(EtherType::SLOW_PROTOCOLS).payload(&[3, 0]);
+    assert_eq!(summary(&other), format!("{ETHERNET} | slow protocol 3, 2 octets"));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use crate::bfd::BfdProblem;
+
 /// A header that was refused: which format, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{layer}: {problem}")]
@@ -42,6 +44,14 @@ pub enum Layer {
     Geneve,
     /// VXLAN.
     Vxlan,
+    /// BFD control packets.
+    Bfd,
+    /// The slow protocols' subtype.
+    SlowProtocols,
+    /// LACP.
+    Lacp,
+    /// The marker protocol of link aggregation.
+    Marker,
 }
 
 /// What is wrong with a header.
@@ -90,6 +100,9 @@ pub enum Problem {
         /// What it holds.
         value: u32,
     },
+    /// A BFD control packet fails a check of reception (RFC 5880 §6.8.6).
+    #[error(transparent)]
+    Bfd(#[from] BfdProblem),
     /// The buffer to write into is shorter than what shall be written.
     #[error("the buffer is too small: {needed} octets needed, {available} present")]
     BufferTooSmall {
@@ -115,6 +128,10 @@ impl fmt::Display for Layer {
             Self::Tcp => "TCP",
             Self::Geneve => "Geneve",
             Self::Vxlan => "VXLAN",
+            Self::Bfd => "BFD",
+            Self::SlowProtocols => "slow protocols",
+            Self::Lacp => "LACP",
+            Self::Marker => "marker protocol",
         })
     }
 }

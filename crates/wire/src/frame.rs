@@ -27,6 +27,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::arp::{self, Arp};
+use crate::bfd::Bfd;
 use crate::checksum::PseudoHeader;
 use crate::ethernet::{Ethernet, VlanTag};
 use crate::geneve::Geneve;
@@ -34,6 +35,8 @@ use crate::icmpv4::Icmpv4;
 use crate::icmpv6::Icmpv6;
 use crate::ipv4::Ipv4;
 use crate::ipv6::{ExtensionHeader, Fragment, Ipv6};
+use crate::lacp::Lacp;
+use crate::marker::Marker;
 use crate::neighbor::{NeighborMessage, NeighborOption};
 use crate::tcp::{Tcp, TcpFlags};
 use crate::udp::{self, Udp};
@@ -83,6 +86,9 @@ enum Part {
     Neighbor(NeighborMessage, Vec<u8>),
     Geneve(Box<Geneve>),
     Vxlan(Vxlan),
+    Bfd(Bfd),
+    Lacp(Lacp),
+    Marker(Marker),
     Payload(Vec<u8>),
 }
 
@@ -260,6 +266,24 @@ impl FrameBuilder {
         self.with(Part::Vxlan(header))
     }
 
+    /// A BFD control packet: behind [`FrameBuilder::udp`] to [`udp::port::BFD`].
+    #[must_use]
+    pub fn bfd(self, packet: Bfd) -> Self {
+        self.with(Part::Bfd(packet))
+    }
+
+    /// An LACPDU.
+    #[must_use]
+    pub fn lacp(self, packet: Lacp) -> Self {
+        self.with(Part::Lacp(packet))
+    }
+
+    /// A Marker PDU or a response.
+    #[must_use]
+    pub fn marker(self, packet: Marker) -> Self {
+        self.with(Part::Marker(packet))
+    }
+
     /// Octets of no layer.
     #[must_use]
     pub fn payload(self, bytes: &[u8]) -> Self {
@@ -366,6 +390,9 @@ impl FrameBuilder {
                 emitted(header.header_len(), |buffer| header.emit(buffer), inner)?
             }
             Part::Vxlan(header) => emitted(header.header_len(), |buffer| header.emit(buffer), inner)?,
+            Part::Bfd(packet) => emitted(packet.packet_len(), |buffer| packet.emit(buffer), inner)?,
+            Part::Lacp(packet) => emitted(packet.packet_len(), |buffer| packet.emit(buffer), inner)?,
+            Part::Marker(packet) => emitted(packet.packet_len(), |buffer| packet.emit(buffer), inner)?,
             Part::Payload(bytes) => [bytes, &inner[..]].concat(),
         })
     }
@@ -377,6 +404,7 @@ impl FrameBuilder {
             Some(Part::Arp(_)) => EtherType::ARP,
             Some(Part::Ipv4(_)) => EtherType::IPV4,
             Some(Part::Ipv6(_)) => EtherType::IPV6,
+            Some(Part::Lacp(_) | Part::Marker(_)) => EtherType::SLOW_PROTOCOLS,
             _ => otherwise,
         }
     }

@@ -49,6 +49,7 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod arp;
+pub mod bfd;
 pub mod checksum;
 mod dissect;
 mod error;
@@ -63,11 +64,14 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 mod ipv6_extension;
+pub mod lacp;
 mod mac;
+pub mod marker;
 pub mod neighbor;
 mod neighbor_option;
 mod numbers;
 pub mod options;
+pub mod slow_protocols;
 pub mod tcp;
 mod traffic_class;
 pub mod udp;

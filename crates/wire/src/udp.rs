@@ -9,12 +9,14 @@ use crate::error::{Layer, Problem, WireError};
 /// Octets of the header.
 pub const HEADER_LEN: usize = 8;
 
-/// Destination ports that name a tunnel protocol.
+/// Destination ports that name a protocol.
 pub mod port {
     /// Geneve (RFC 8926 §3.3).
     pub const GENEVE: u16 = 6081;
     /// VXLAN (RFC 7348 §5).
     pub const VXLAN: u16 = 4789;
+    /// BFD control packets over a single hop (RFC 5881 §4).
+    pub const BFD: u16 = 3784;
 }
 
 /// The header, as it stands in the packet.

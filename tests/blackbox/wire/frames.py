@@ -6,7 +6,10 @@ takes for an application, so that what follows a transport header is payload for
 
 import ipaddress
 
+from scapy.contrib.bfd import BFD
 from scapy.contrib.geneve import GENEVE, GeneveOptions
+from scapy.contrib.lacp import LACP, MarkerProtocol
+from scapy.contrib.slowprot import SlowProtocol
 from scapy.layers.inet import (
     ICMP,
     IP,
@@ -318,3 +321,52 @@ def geneve(rng):
 
 def vxlan(rng):
     return outer(rng, 4789) / VXLAN(flags=8, vni=rng.randrange(1 << 24)) / inner(rng)
+
+
+def bfd(rng):
+    """A control packet that every check of reception lets pass: no authentication, no zero where none is allowed."""
+    state = rng.randrange(4)
+    packet = BFD(
+        diag=rng.randrange(32),
+        sta=state,
+        flags="".join(flag for flag in "DCFP" if rng.random() < 0.5),
+        detect_mult=rng.randrange(1, 256),
+        my_discriminator=rng.randrange(1, 1 << 32),
+        your_discriminator=rng.randrange(0 if state < 2 else 1, 1 << 32),
+        min_tx_interval=rng.randrange(1 << 32),
+        min_rx_interval=rng.randrange(1 << 32),
+        echo_rx_interval=rng.randrange(1 << 32),
+    )
+    return UDP(sport=port(rng), dport=3784) / packet
+
+
+def slow_protocols():
+    """The Ethernet header of a frame of the slow protocols."""
+    return Ether(src="02:00:00:00:00:01", dst="01:80:c2:00:00:02")
+
+
+def lacp(rng):
+    def info(role):
+        return {
+            f"{role}_system_priority": rng.randrange(1 << 16),
+            f"{role}_system": mac(rng),
+            f"{role}_key": rng.randrange(1 << 16),
+            f"{role}_port_priority": rng.randrange(1 << 16),
+            f"{role}_port_number": rng.randrange(1 << 16),
+            f"{role}_state": rng.randrange(256),
+        }
+
+    packet = LACP(**info("actor"), **info("partner"), collector_max_delay=rng.randrange(1 << 16))
+    return slow_protocols() / SlowProtocol(subtype=1) / packet
+
+
+def marker(rng):
+    packet = MarkerProtocol(
+        marker_type=rng.randrange(1, 3),
+        requester_port=rng.randrange(1 << 16),
+        requester_system=mac(rng),
+        requester_transaction_id=rng.randrange(1 << 32),
+        # The default is a number, which scapy does not fill up to the field's length.
+        reserved=bytes(90),
+    )
+    return slow_protocols() / SlowProtocol(subtype=2) / packet

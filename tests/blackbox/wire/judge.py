@@ -4,7 +4,10 @@ Every value comes from scapy's dissection and checksum functions. Where scapy ke
 (options, extension headers), they are cut from the frame by the lengths that scapy found.
 """
 
+from scapy.contrib.bfd import BFD
 from scapy.contrib.geneve import GENEVE
+from scapy.contrib.lacp import LACP, MarkerProtocol
+from scapy.contrib.slowprot import SlowProtocol
 from scapy.layers.inet import ICMP, IP, TCP, UDP, in4_chksum
 from scapy.layers.inet6 import (
     ICMPv6ND_NA,
@@ -365,6 +368,63 @@ def _vxlan(packet, found):
     return packet.payload
 
 
+def _bfd(packet, found):
+    flags = packet.flags
+    found.append({
+        "layer": "bfd",
+        "state": packet.sta,
+        "diagnostic": packet.diag,
+        "poll": bool(flags.P),
+        "final": bool(flags.F),
+        "control_plane_independent": bool(flags.C),
+        "demand": bool(flags.D),
+        "detect_multiplier": packet.detect_mult,
+        "my_discriminator": packet.my_discriminator,
+        "your_discriminator": packet.your_discriminator,
+        "desired_min_tx": packet.min_tx_interval,
+        "required_min_rx": packet.min_rx_interval,
+        "required_min_echo_rx": packet.echo_rx_interval,
+    })
+    return NoPayload()
+
+
+def _slow_protocol(packet, found):
+    return packet.payload
+
+
+def _lacp(packet, found):
+    def port(role):
+        fields = {
+            "system_priority": "system_priority",
+            "system": "system",
+            "key": "key",
+            "port_priority": "port_priority",
+            "port": "port_number",
+            "state": "state",
+        }
+        return {ours: getattr(packet, f"{role}_{theirs}") for ours, theirs in fields.items()}
+
+    found.append({
+        "layer": "lacp",
+        "version": packet.version,
+        "actor": port("actor"),
+        "partner": port("partner"),
+        "collector_max_delay": packet.collector_max_delay,
+    })
+    return NoPayload()
+
+
+def _marker(packet, found):
+    found.append({
+        "layer": "marker",
+        "response": packet.marker_type == 2,
+        "requester_port": packet.requester_port,
+        "requester_system": packet.requester_system,
+        "requester_transaction": packet.requester_transaction_id,
+    })
+    return NoPayload()
+
+
 def _payload(packet, found):
     if packet.load:
         found.append({"layer": "payload", "data": bytes(packet.load).hex()})
@@ -383,5 +443,9 @@ TRANSLATORS = {
     _ICMPv6: _icmpv6,
     GENEVE: _geneve,
     VXLAN: _vxlan,
+    BFD: _bfd,
+    SlowProtocol: _slow_protocol,
+    LACP: _lacp,
+    MarkerProtocol: _marker,
     Raw: _payload,
 }

@@ -35,6 +35,10 @@ KINDS = {
     "ipv6_fragment": lambda rng: frames.ethernet(rng) / frames.ipv6_fragment(rng),
     "geneve": frames.geneve,
     "vxlan": frames.vxlan,
+    "ipv4_bfd": lambda rng: frames.ethernet(rng) / frames.ipv4(rng) / frames.bfd(rng),
+    "ipv6_bfd": lambda rng: frames.ethernet(rng) / frames.ipv6(rng) / frames.bfd(rng),
+    "lacp": frames.lacp,
+    "marker": frames.marker,
 }
 
 
@@ -81,7 +85,7 @@ def test_padding_of_short_frames_is_left_out(wire, kind):
         assert ours["layers"] == wire.read(frame)["layers"], padded.hex()
 
 
-@pytest.mark.parametrize("kind", ["ipv4_udp", "ipv4_tcp", "ipv4_icmp", "ipv6_udp", "ipv6_tcp", "ipv6_icmp", "ipv6_neighbor"])
+@pytest.mark.parametrize("kind", ["ipv4_udp", "ipv4_tcp", "ipv4_icmp", "ipv6_udp", "ipv6_tcp", "ipv6_icmp", "ipv6_neighbor", "ipv4_bfd", "ipv6_bfd"])
 def test_a_flipped_bit_is_seen_by_both(wire, kind):
     rng = random.Random(f"flip {kind}")
     for frame in random_frames(kind):
@@ -101,7 +105,7 @@ def test_truncated_frames_are_refused_or_shorter(wire, kind):
     for frame in random_frames(kind)[:60]:
         whole = wire.read(frame)["layers"]
         cut = wire.read(frame[: rng.randrange(len(frame))])
-        # IP says how long a packet is, and ARP has one length, so a missing end never goes unnoticed.
+        # IP says how long a packet is, and ARP and the slow protocols have one length, so a missing end never goes unnoticed.
         assert "error" in cut, frame.hex()
         assert len(cut["layers"]) < len(whole), frame.hex()
 
@@ -176,11 +180,49 @@ def payload(rng):
     return {"layer": "payload", "data": rng.randbytes(rng.randrange(1, 90)).hex()}
 
 
+def bfd(rng):
+    state = rng.randrange(4)
+    numbers = ["desired_min_tx", "required_min_rx", "required_min_echo_rx"]
+    return {
+        "layer": "bfd",
+        "state": state,
+        "diagnostic": rng.randrange(32),
+        **{flag: rng.random() < 0.5 for flag in ("poll", "final", "control_plane_independent", "demand")},
+        "detect_multiplier": rng.randrange(1, 256),
+        "my_discriminator": rng.randrange(1, 1 << 32),
+        "your_discriminator": rng.randrange(0 if state < 2 else 1, 1 << 32),
+        **{number: rng.randrange(1 << 32) for number in numbers},
+    }
+
+
+def slow_protocol(rng):
+    """The layers of an LACPDU or a Marker PDU."""
+    header = {"layer": "ethernet", "source": frames.mac(rng), "destination": "01:80:c2:00:00:02", "tags": []}
+    if rng.random() < 0.5:
+        names = ["system_priority", "key", "port_priority", "port"]
+        actor, partner = (
+            {**{name: rng.randrange(1 << 16) for name in names}, "system": frames.mac(rng), "state": rng.randrange(256)}
+            for _ in range(2)
+        )
+        delay = rng.randrange(1 << 16)
+        return [header, {"layer": "lacp", "actor": actor, "partner": partner, "collector_max_delay": delay}]
+    marker = {
+        "layer": "marker",
+        "response": rng.random() < 0.5,
+        "requester_port": rng.randrange(1 << 16),
+        "requester_system": frames.mac(rng),
+        "requester_transaction": rng.randrange(1 << 32),
+    }
+    return [header, marker]
+
+
 def packet(rng):
     """Layers from IP on, that scapy had no part in."""
     version4 = rng.random() < 0.5
     ip = ipv4 if version4 else ipv6
-    choice = rng.randrange(3)
+    choice = rng.randrange(4)
+    if choice == 3:
+        return [ip(rng, 17), udp(rng, 3784), bfd(rng)]
     if choice == 0:
         return [ip(rng, 17), udp(rng), payload(rng)]
     if choice == 1:
@@ -200,6 +242,8 @@ def geneve(rng):
 def built_layers(rng):
     """The layers of a frame: plain, or in a tunnel."""
     tunnel = rng.choice([None, "geneve", "vxlan"])
+    if tunnel is None and rng.random() < 0.3:
+        return slow_protocol(rng)
     inner = [ethernet(rng), *packet(rng)]
     if tunnel is None:
         return inner

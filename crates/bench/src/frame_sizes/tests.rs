@@ -103,7 +103,7 @@ fn sizes_that_a_test_cannot_send_are_named_together() {
         ]
     );
     assert!(parse("1519").check(64, 1_500).is_err() && parse("1519").check(64, u32::MAX).is_ok());
-    let ipv6 = crate::traffic::Family::Ipv6.shortest_frame() as u32 + FRAME_CHECK_SEQUENCE;
+    let ipv6 = sluice_trial::traffic::Family::Ipv6.shortest_frame() as u32 + FRAME_CHECK_SEQUENCE;
     assert!(parse("imix-sd-wan").check(ipv6, 1_500).is_ok());
 }
 

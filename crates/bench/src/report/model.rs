@@ -8,9 +8,9 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::statistics::median;
 use super::table::{Latency, Table};
 use crate::environment::Environment;
-use crate::measure::Sample;
 
 /// Name and version of the format, the first field of every report.
 pub const FORMAT: &str = "sluice-bench-report/1";
@@ -219,6 +219,8 @@ pub struct Traffic {
     pub trial_s: Option<f64>,
     /// Trials of each case.
     pub trials: Option<u32>,
+    /// Searches of each case.
+    pub searches: Option<u32>,
     /// Share of the frames that may be lost at the throughput, 0 to 1.
     pub loss_tolerance: Option<f64>,
     /// Anything else, in words.
@@ -460,7 +462,7 @@ impl Series {
     /// Trials of this run, some for each category: the point is their median, the line through it their range.
     pub fn trials<'a>(name: &str, trials: impl IntoIterator<Item = &'a [f64]>) -> Self {
         let points = trials.into_iter().enumerate().filter_map(|(at, trials)| {
-            let y = crate::measure::median(trials.iter().copied())?;
+            let y = median(trials.iter().copied())?;
             let extreme = |choose: fn(f64, f64) -> f64| trials.iter().copied().reduce(choose);
             Some(Point { x: at as f64, y, low: extreme(f64::min), high: extreme(f64::max) })
         });
@@ -538,19 +540,6 @@ pub enum Severity {
     Warning,
     /// Must not happen.
     Error,
-}
-
-impl FrameFaults {
-    /// Those of some trials.
-    pub(crate) fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
-        samples.into_iter().fold(Self::default(), |sum, Sample { result, .. }| Self {
-            compared: sum.compared + result.sum(|stream| stream.compared),
-            wrong: sum.wrong + result.sum(|stream| stream.wrong),
-            duplicates: sum.duplicates + result.sum(|stream| stream.duplicates),
-            reordered: sum.reordered + result.sum(|stream| stream.reordered),
-            foreign: sum.foreign + result.foreign,
-        })
-    }
 }
 
 /// Frames that came back as they must not.

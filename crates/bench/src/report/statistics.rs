@@ -1,11 +1,9 @@
-//! Whether two sets of trials differ by more than their noise.
+//! The middle of trials, and whether two sets of them differ by more than their noise.
 //!
 //! Trials on a shared machine have outliers on one side (something else took the core), so that the spread is taken from the median absolute
 //! deviation (MAD), which up to half of the trials may be outliers of. With so few trials as a bench has, the MAD of a normal distribution
 //! is too small on average; the factors of Croux and Rousseeuw ("Time-efficient algorithms for two highly robust estimators of scale", 1992)
 //! correct that. The standard error of a median is √(π/2) that of a mean.
-
-use crate::measure::median;
 
 /// A difference of so many standard errors is more than noise. Chosen so that of normally distributed trials of equal rates, five on each
 /// side, fewer than one pair in fifty is told apart (see the tests); the least relative change comes on top.
@@ -59,9 +57,29 @@ fn small_sample_factor(trials: usize) -> f64 {
     FACTORS.get(trials.saturating_sub(2)).copied().unwrap_or_else(|| trials as f64 / (trials as f64 - 0.8))
 }
 
+/// The middle of some numbers (the mean of the two in the middle of an even count); `None` of none.
+pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = numbers.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0, 3.0, 4.0]), Some(3.5));
+    }
 
     /// Normally distributed numbers, the same in each run (a linear congruential generator and Irwin–Hall's sum of twelve).
     struct Normal(u64);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
+use sluice_trial::message;
 
-use crate::measure::median;
-use crate::message;
+use super::statistics::median;
 
 /// Columns, and rows with a cell for some or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -202,6 +202,35 @@ impl Row {
         self.cell(column, Cell::of_samples(samples.into_iter().collect()))
     }
 
+    /// As [`Row::measured`]; of no trial the cell says `reason`.
+    #[must_use]
+    pub fn known(self, column: &str, samples: impl IntoIterator<Item = f64>, reason: &str) -> Self {
+        let mut samples = samples.into_iter().peekable();
+        match samples.peek() {
+            None => self.not_measured(column, reason),
+            Some(_) => self.measured(column, samples),
+        }
+    }
+
+    /// As [`Row::measured`], but the average is shown, where a method asks for it.
+    #[must_use]
+    pub fn average(self, column: &str, samples: impl IntoIterator<Item = f64>) -> Self {
+        let samples: Vec<f64> = samples.into_iter().collect();
+        let average = samples.iter().sum::<f64>() / samples.len() as f64;
+        let cell = match Cell::of_samples(samples) {
+            Cell::Measured { samples, marks, .. } => Cell::Measured { value: average, samples, marks },
+            nothing => nothing,
+        };
+        self.cell(column, cell)
+    }
+
+    /// As [`Row::measured`] of searches, marked where only some of `searches` found a number.
+    #[must_use]
+    pub fn found(self, column: &str, found: Vec<f64>, searches: usize) -> Self {
+        let some = found.len() < searches;
+        self.measured(column, found).mark_if(some, super::marks::SOME_SEARCHES)
+    }
+
     /// One number that this run measured or counted, without trials behind it.
     #[must_use]
     pub fn value(self, column: &str, value: f64) -> Self {
@@ -278,7 +307,7 @@ pub enum Cell {
     },
     /// Measured in this run.
     Measured {
-        /// The median of the samples, or the one number that there is, in the column's unit.
+        /// The median of the samples (of some columns their average), or the one number that there is, in the column's unit.
         value: f64,
         /// What each trial measured; empty where there is only the one number.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -377,6 +406,19 @@ impl Latency {
         ("p999", "99.9 %"),
         ("max", "max"),
     ];
+
+    /// The median of each percentile over some trials; none of no trial.
+    pub fn median(trials: &[Self]) -> Option<Self> {
+        let of = |percentile: fn(&Self) -> f64| median(trials.iter().map(percentile));
+        Some(Self {
+            min: of(|trial| trial.min)?,
+            p50: of(|trial| trial.p50)?,
+            p90: of(|trial| trial.p90)?,
+            p99: of(|trial| trial.p99)?,
+            p999: of(|trial| trial.p999)?,
+            max: of(|trial| trial.max)?,
+        })
+    }
 
     /// The percentiles from the shortest to the longest, µs.
     pub const fn values(&self) -> [f64; 6] {

@@ -266,6 +266,9 @@ pub(super) fn traffic_facts(traffic: &Traffic) -> Vec<(&'static str, String)> {
     if let Some(trials) = traffic.trials {
         facts.push(("trials of a case", trials.to_string()));
     }
+    if let Some(searches) = traffic.searches {
+        facts.push(("searches of a case", searches.to_string()));
+    }
     if let Some(share) = traffic.loss_tolerance {
         facts.push(("loss tolerance", format!("{} %", number(share * 100.0, 3))));
     }

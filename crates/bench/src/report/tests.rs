@@ -50,6 +50,7 @@ pub(super) fn sample() -> Report {
         flows: Some(1_280),
         trial_s: Some(90.0),
         trials: Some(3),
+        searches: None,
         loss_tolerance: Some(0.0001),
         description: Some("UDP in both directions".into()),
     };

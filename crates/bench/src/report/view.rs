@@ -1,8 +1,8 @@
 //! What people see of a table, the same on terminals and pages: texts of cells, footnotes, how far trials are apart.
 
 use super::format::{number, sign};
+use super::statistics::median;
 use super::table::{Cell, Column, ColumnKind, Row, Table};
-use crate::measure::median;
 
 /// What is shown where there is no number.
 const NOTHING: &str = "–";
@@ -106,10 +106,13 @@ fn spread(table: &Table) -> Option<String> {
     let typical = median(spreads.iter().map(|(spread, ..)| *spread))?;
     let (most, row, column) = spreads.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     if most == 0.0 {
-        return Some("Measured numbers are medians, and the trials of each number agree.".into());
+        return Some(
+            "Measured numbers are medians, where nothing else is said, and the trials of each number agree."
+                .into(),
+        );
     }
     Some(format!(
-        "Measured numbers are medians. The lowest and the highest trial of a number are typically {} % of it apart, at most {} % ({}{}).",
+        "Measured numbers are medians, where nothing else is said. The lowest and the highest trial of a number are typically {} % of it apart, at most {} % ({}{}).",
         number(typical, 1),
         number(most, 1),
         column.heading,

@@ -3,38 +3,41 @@
 //!
 //! The edge handles each frame of the tester twice: encapsulated on its way to the workloads, decapsulated on its way back.
 
-use std::time::Duration;
+use sluice_trial::message::Load;
+use sluice_trial::topology::Topology;
 
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::line_rate::{self, DocumentRow, FrameBytes, LinkSpeed};
-use crate::measure::{Case, Directions, NEAR_CEILING, Sample};
-use crate::message::Load;
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::profile;
-use crate::report::{Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks};
+use crate::report::{
+    Chart, Column, FrameFaults, Latency, Report, Row, Section, Series, Table, marks, median,
+};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::search::LimitedBy;
 use crate::search::latency::{SHARES, load_points};
 use crate::search::throughput::Verdict;
 use crate::session::{ABOVE_CEILING, Session};
-use crate::subject::{Echo, Node, Variant};
-use crate::topology::Topology;
+use crate::subject::{NO_CYCLES, Subject};
 
 pub(crate) const ONE: Scenario = Scenario {
     name: "bme-1",
     title: "One uplink, one downlink",
     about: "One uplink, one downlink: RFC 2544 throughput and latency by frame size",
     reproduces: Some((BARE_METAL, "Test Case Scenario 1: Single Uplink/Single Downlink, Table 2")),
+    network: Topology::ONE,
     sizes: &[256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench bme-1 --quick --html report.html
   sluice bench bme-1 --full --output bme-1.json
+  sluice bench bme-1 --repeat 3 --reset-state --output after.json
   sluice bench bme-1 --sizes 64,imix-fdio --encapsulation vxlan",
     searches: true,
     mebibytes: 256 + 4 * 64,
     own: None,
     run: |session, report| {
         report.note("The copy of the document at hand has lost the sizes of its Table 2. That its rows are those of 256, 512, 1024 and 1500 bytes, with one more between them, is assumed.");
-        run(session, report, (1, 1), &PUBLISHED_ONE)
+        run(session, report, &PUBLISHED_ONE)
     },
 };
 
@@ -43,6 +46,7 @@ pub(crate) const TWO: Scenario = Scenario {
     title: "Two uplinks, two downlinks",
     about: "Two uplinks that share the load by ECMP, two downlinks with a TEP each: throughput and latency by frame size",
     reproduces: Some((BARE_METAL, "Test Scenario 2: Two Uplinks/Two Downlinks in LAG, Table 3")),
+    network: Topology { uplinks: 2, downlinks: 2, paths: 2, ..Topology::ONE },
     sizes: &[128, 256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench bme-2 --quick --html report.html
@@ -52,7 +56,7 @@ pub(crate) const TWO: Scenario = Scenario {
     own: None,
     run: |session, report| {
         report.note("The document's downlinks are a LAG. Here each has a TEP of its own, and each segment is pinned to one of them.");
-        run(session, report, (2, 2), &PUBLISHED_TWO)
+        run(session, report, &PUBLISHED_TWO)
     },
 };
 
@@ -88,11 +92,15 @@ const PUBLISHED_TWO: [Published; 5] = [
 struct Measured {
     case: Case,
     frame: FrameBytes,
-    /// What the generator and the links can do, frames a second.
-    ceiling: f64,
+    ceiling: Ceiling,
+    searches: Vec<Search>,
+}
+
+/// One search for the throughput, and what was measured with what it found.
+struct Search {
     verdict: Verdict,
-    /// At the throughput.
-    at_throughput: Option<Sample>,
+    /// Frames a second at which no more than the tolerated share was lost, and the trial at it.
+    throughput: Option<(f64, Sample)>,
     /// Share of the throughput, and the trial at it.
     latencies: Vec<(f64, Sample)>,
     /// What was lost at the lowest rate, where that was too much.
@@ -101,87 +109,69 @@ struct Measured {
     disturbed: u32,
 }
 
-fn run(
-    session: &mut Session<'_>,
-    report: &mut Report,
-    links: (u8, u8),
-    published: &[Published],
-) -> Result<()> {
-    let (uplinks, downlinks) = links;
-    let topology = Topology { uplinks, downlinks, paths: uplinks, ..session.arguments.topology() };
+fn run(session: &mut Session<'_>, report: &mut Report, published: &[Published]) -> Result<()> {
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Loop], report)?;
+    session.steps(cases.len() * session.bench.repeat);
     let speed = session.arguments.link()?;
-    let ceilings = ceilings(session, &topology, &cases, report)?;
-    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
-    session.describe(&mut node, report);
-    let (mut measured, mut disturbed) = (Vec::new(), 0);
+    let (mut device, ceilings) = session.start_device(&topology, &cases, report)?;
+    let mut measured: Vec<Measured> = Vec::new();
     for (case, ceiling) in cases.into_iter().zip(ceilings) {
-        let result = measure(session, &mut node, case, ceiling, &topology)?;
-        disturbed += result.disturbed;
-        report.check_frames(&result.case.to_string(), &result.faults());
-        measured.push(result);
-        fill(report, &measured, &topology, speed, published)?;
-        session.step();
+        let frame = FrameBytes::new(case.genome.average())?;
+        let maximum = maximum(&topology, speed, frame, &ceiling)?;
+        let mut one = Measured { frame, ceiling, searches: Vec::new(), case };
+        let outcome = searches(session, device.subject(), &mut one, maximum);
+        if !one.searches.is_empty() {
+            report.check_frames(&one.case.to_string(), &one.faults());
+            measured.push(one);
+            fill(report, &measured, &topology, speed, published)?;
+        }
+        outcome?;
     }
-    if disturbed > 0 {
-        report.note(format!(
-            "trials with loss that were repeated because another program had one of the cores meanwhile: {disturbed}"
-        ));
-    }
-    if session.arguments.profile {
+    let searches = measured.iter().flat_map(|one| &one.searches);
+    Session::tell_disturbed(searches.map(|search| search.disturbed).sum(), report);
+    if let Some(node) = device.node().filter(|_| session.arguments.profile) {
         let cases: Vec<Case> = measured.iter().map(|one| one.case.clone()).collect();
-        let profiles = session.profile(&mut node, &cases)?;
+        let profiles = session.profile(node, &cases)?;
         report.section(profile::section(&profiles));
     }
     Ok(())
 }
 
-/// What comes back from an echo in each case, frames a second, and how long a frame is under way at a tenth of that: told to the report. The
-/// echo has ended by the time that the node starts, since both may need the same ports.
-fn ceilings(
-    session: &mut Session<'_>,
-    topology: &Topology,
-    cases: &[Case],
-    report: &mut Report,
-) -> Result<Vec<f64>> {
-    let mut echo = Echo::start(&session.bench.setting, topology)?;
-    let measuring = session.bench.measuring;
-    let duration = Duration::from_millis(measuring.trial_ms);
-    let mut ceilings = Vec::new();
-    for case in cases {
-        let rate = session.ceiling(&mut echo, case)?;
-        let load = Load::Rate { packets_per_second: rate * SHARES[0] };
-        let trial = measuring.calm_trial(&mut echo, case, load, duration, true)?;
-        report.generator.ceiling_mpps.push((case.sizes.to_string(), rate / 1e6));
-        let latency = trial.result.latency.map(Latency::from);
-        report.generator.own_latency = report.generator.own_latency.or(latency);
-        ceilings.push(rate);
-    }
-    Ok(ceilings)
+/// The highest rate that is tried: that of the line, or what generator and links can do and a little more.
+fn maximum(topology: &Topology, link: LinkSpeed, frame: FrameBytes, ceiling: &Ceiling) -> Result<f64> {
+    let all = |links: u8| LinkSpeed::new(link.bits_per_second() * f64::from(links));
+    let tunnel = line_rate::Encapsulation::of(topology)?.encapsulated(frame)?;
+    let line = all(topology.uplinks)?
+        .frames_per_second(frame)
+        .min(all(topology.downlinks)?.frames_per_second(tunnel));
+    Ok((ceiling.rate() * ABOVE_CEILING).min(line))
 }
 
-fn measure(
-    session: &Session<'_>,
-    node: &mut Node,
-    case: Case,
-    ceiling: f64,
-    topology: &Topology,
-) -> Result<Measured> {
-    let speed = session.arguments.link()?.bits_per_second();
-    let uplinks = LinkSpeed::new(speed * f64::from(topology.uplinks))?;
-    let downlinks = LinkSpeed::new(speed * f64::from(topology.downlinks))?;
-    let frame = FrameBytes::new(case.genome.average())?;
-    let tunnel = topology.line_rate_encapsulation()?.encapsulated(frame)?;
-    let line = uplinks.frames_per_second(frame).min(downlinks.frames_per_second(tunnel));
-    let maximum = (ceiling * ABOVE_CEILING).min(line);
-    let (found, device) = session.throughput(node, &case, maximum)?;
-    let throughput = match found.verdict {
+/// All searches of a case. What was found before an error stays.
+fn searches(
+    session: &mut Session<'_>,
+    device: &mut dyn Subject,
+    one: &mut Measured,
+    maximum: f64,
+) -> Result<()> {
+    for _ in 0..session.bench.repeat {
+        let search = search(session, device, &one.case, maximum)?;
+        one.searches.push(search);
+        session.step();
+    }
+    Ok(())
+}
+
+/// One search, and latencies at shares of what it found.
+fn search(session: &Session<'_>, subject: &mut dyn Subject, case: &Case, maximum: f64) -> Result<Search> {
+    let (found, device) = session.throughput(subject, case, maximum)?;
+    let rate = match found.verdict {
         Verdict::Found { throughput, .. } => Some(throughput),
         Verdict::AtLeastMaximum => Some(maximum),
         Verdict::BelowMinimum { .. } => None,
     };
-    let disturbed = device.disturbed;
-    let below = found.trials.last().filter(|_| throughput.is_none()).map(|trial| {
+    let below = found.trials.last().filter(|_| rate.is_none()).map(|trial| {
         format!(
             "{}: of {} frames {} were not sent in time and {} did not come back",
             marks::BELOW_MINIMUM,
@@ -190,37 +180,53 @@ fn measure(
             trial.counted.sent - trial.counted.received
         )
     });
-    let at_throughput = throughput.and_then(|rate| device.sample_at(rate)).cloned();
+    let throughput = rate.and_then(|rate| {
+        let sample = device.sample_at(rate)?.clone();
+        // At the highest rate that was allowed what was sent is told, which may be a little less.
+        let sent = sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64;
+        let is_highest = matches!(found.verdict, Verdict::AtLeastMaximum);
+        Some((if is_highest { sent } else { rate }, sample))
+    });
+    let disturbed = device.disturbed;
     let mut latencies = Vec::new();
-    if let Some(throughput) = throughput {
-        let points = load_points(throughput, &SHARES)
-            .map_err(|error| crate::error::BenchError::Search(error.to_string()))?;
+    if let Some(rate) = rate {
+        let points = load_points(rate, &SHARES).map_err(|error| BenchError::Search(error.to_string()))?;
         for point in points {
             session.message(format!("{case}: latency at {:.0} %", point.share * 100.0));
             let load = Load::Rate { packets_per_second: point.frames_per_second };
             let trial =
-                session.bench.measuring.calm_trial(node, &case, load, session.arguments.trial(), true)?;
+                session.bench.measuring.calm_trial(subject, case, load, session.arguments.trial(), true)?;
             latencies.push((point.share, trial));
         }
     }
-    Ok(Measured { frame, ceiling, verdict: found.verdict, at_throughput, latencies, below, disturbed, case })
+    Ok(Search { verdict: found.verdict, throughput, latencies, below, disturbed })
 }
 
 impl Measured {
     fn faults(&self) -> FrameFaults {
-        FrameFaults::of(self.at_throughput.iter().chain(self.latencies.iter().map(|(_, sample)| sample)))
+        let at_throughput = self.found().map(|(_, sample)| sample);
+        let latencies = self.searches.iter().flat_map(|search| &search.latencies).map(|(_, sample)| sample);
+        Sample::faults(at_throughput.chain(latencies))
     }
 
-    /// Frames a second at which no more than the tolerated share was lost.
+    /// The throughputs that were found, frames a second, and the trials at them.
+    fn found(&self) -> impl Iterator<Item = (f64, &Sample)> {
+        self.searches.iter().filter_map(|search| search.throughput.as_ref()).map(|(rate, one)| (*rate, one))
+    }
+
+    /// The throughput, frames a second: the median.
     fn rate(&self) -> Option<f64> {
-        match self.verdict {
-            Verdict::Found { throughput, .. } => Some(throughput),
-            Verdict::AtLeastMaximum => self
-                .at_throughput
-                .as_ref()
-                .map(|sample| sample.result.sent() as f64 * 1e9 / sample.result.sending_ns.max(1) as f64),
-            Verdict::BelowMinimum { .. } => None,
-        }
+        median(self.found().map(|(rate, _)| rate))
+    }
+
+    /// Cycles a packet at the throughput.
+    fn cycles(&self) -> Vec<f64> {
+        self.found().filter_map(|(_, sample)| sample.counters.cycles_per_packet()).collect()
+    }
+
+    /// Why there is no throughput.
+    fn below(&self) -> &str {
+        self.searches.iter().find_map(|search| search.below.as_deref()).unwrap_or(marks::BELOW_MINIMUM)
     }
 }
 
@@ -235,7 +241,10 @@ fn fill(
     report.sections.clear();
     report.section(throughput(measured, topology, link, published)?);
     report.section(latency(measured));
-    report.section(sizing(measured, report.environment.cycles_per_second.unwrap_or(0) as f64)?);
+    let tells = measured.iter().any(|one| !one.cycles().is_empty());
+    if tells || measured.iter().all(|one| one.rate().is_none()) {
+        report.section(sizing(measured, report.environment.cycles_per_second.unwrap_or(0) as f64)?);
+    }
     let sentence = |one: &Measured| {
         let rate = one.rate()?;
         let gbps = one.frame.layer_1_bits_per_second(rate) / 1e9;
@@ -311,7 +320,8 @@ fn throughput_row(
     downlinks: LinkSpeed,
     document: Option<&Published>,
 ) -> Result<(Row, Option<f64>)> {
-    let mut row = Row::new().label("size", &one.case.sizes).value("ceiling", one.ceiling / 1e6);
+    let mut row =
+        Row::new().label("size", &one.case.sizes).measured("ceiling", one.ceiling.mpps.iter().copied());
     if let Some(published) = document {
         row = row.document("document-throughput", published.throughput);
         if let Some(egress) = published.egress {
@@ -321,30 +331,36 @@ fn throughput_row(
             row = row.document("document-cpu", cpu).document("document-core", core);
         }
     }
-    let (Some(rate), Some(sample)) = (one.rate(), &one.at_throughput) else {
-        let reason = one.below.as_deref().unwrap_or(marks::BELOW_MINIMUM);
-        return Ok((row.not_measured("throughput", reason), None));
+    let Some(rate) = one.rate() else {
+        return Ok((row.not_measured("throughput", one.below()), None));
     };
-    let figures = DocumentRow::new(one.frame, rate, topology.line_rate_encapsulation()?, downlinks)?;
-    let limited = rate > NEAR_CEILING * one.ceiling
-        || matches!(one.verdict, Verdict::Found { limited_by: LimitedBy::Sender, .. });
-    let at_line_rate = matches!(one.verdict, Verdict::AtLeastMaximum);
-    let seconds = sample.result.sending_ns as f64 / 1e9;
-    let cores = sample.cores as f64;
+    let figures = DocumentRow::new(one.frame, rate, line_rate::Encapsulation::of(topology)?, downlinks)?;
+    let verdicts = || one.searches.iter().map(|search| &search.verdict);
+    let limited = one.ceiling.is_near(rate)
+        || verdicts().any(|verdict| matches!(verdict, Verdict::Found { limited_by: LimitedBy::Sender, .. }));
+    let tells = !one.cycles().is_empty();
+    let of = |number: fn(&Sample) -> f64| one.found().map(move |(_, sample)| number(sample));
+    let gbps = one.found().map(|(rate, _)| one.frame.layer_1_bits_per_second(rate) / 1e9).collect();
     let row = row
-        .value("throughput", figures.throughput / 1e9)
+        .found("throughput", gbps, one.searches.len())
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
-        .mark_if(at_line_rate, marks::LIMITED_BY_SEARCH)
-        .value("frames", rate / 1e6)
+        .mark_if(verdicts().any(|it| *it == Verdict::AtLeastMaximum), marks::LIMITED_BY_SEARCH)
+        .measured("frames", one.found().map(|(rate, _)| rate / 1e6))
         .calculated("tunnel-size", figures.encapsulated.get())
         .calculated("egress", figures.egress / 1e9)
         .calculated("utilization", figures.utilization * 100.0)
         .calculated("total", figures.total / 1e9)
-        .value("loss", sample.result.loss() * 100.0)
-        .value("cpu", sample.busy * 100.0)
-        .value("core", sample.counters.packets as f64 / seconds / cores / 1e6)
-        .value_or("cycles", sample.counters.cycles_per_packet(), "no packet was forwarded");
+        .measured("loss", of(|sample| sample.result.loss() * 100.0))
+        .known("cpu", of(|sample| sample.busy * 100.0).filter(|_| tells), NO_CYCLES)
+        .known("core", of(packets_a_core).filter(|_| tells), NO_CYCLES)
+        .known("cycles", one.cycles(), NO_CYCLES);
     Ok((row, Some(figures.throughput / 1e9)))
+}
+
+/// Millions of packets a second that each core of the node received.
+fn packets_a_core(sample: &Sample) -> f64 {
+    let seconds = sample.result.sending_ns as f64 / 1e9;
+    sample.counters.packets as f64 / seconds / sample.cores as f64 / 1e6
 }
 
 fn latency(measured: &[Measured]) -> Section {
@@ -356,14 +372,24 @@ fn latency(measured: &[Measured]) -> Section {
     .lower_is_better()]);
     let mut chart = Chart::latency_percentiles("Latency at half of the throughput");
     for one in measured {
-        for (share, sample) in &one.latencies {
-            let row =
-                Row::new().label("size", &one.case.sizes).label("load", format!("{:.0} %", share * 100.0));
-            let latency = sample.result.latency.map(Latency::from);
-            let row = row.latency("latency", latency.as_slice());
-            let row = row.mark_if(sample.is_disturbed(), marks::DISTURBED);
-            table.push(row.value("loss", sample.result.loss() * 100.0));
-            if let Some(latency) = latency.filter(|_| *share == SHARES[1]) {
+        for share in SHARES {
+            let samples = || {
+                let all = one.searches.iter().flat_map(|search| &search.latencies);
+                all.filter(move |(of, _)| *of == share).map(|(_, sample)| sample)
+            };
+            if samples().next().is_none() {
+                continue;
+            }
+            let latencies: Vec<Latency> =
+                samples().filter_map(|sample| sample.result.latency.map(Latency::from)).collect();
+            let row = Row::new()
+                .label("size", &one.case.sizes)
+                .label("load", format!("{:.0} %", share * 100.0))
+                .latency("latency", &latencies)
+                .mark_if(samples().any(Sample::is_disturbed), marks::DISTURBED)
+                .measured("loss", samples().map(|sample| sample.result.loss() * 100.0));
+            table.push(row);
+            if let Some(latency) = Latency::median(&latencies).filter(|_| share == SHARES[1]) {
                 chart = chart.series(Series::latency(&format!("{} B", one.case.sizes), &latency));
             }
         }
@@ -384,10 +410,8 @@ fn sizing(measured: &[Measured], hertz: f64) -> Result<Section> {
         Column::calculated("200", "200 Gb/s", "cores"),
     ]);
     for one in measured {
-        let cycles = one.at_throughput.as_ref().and_then(|sample| sample.counters.cycles_per_packet());
-        let mut row =
-            Row::new().label("size", &one.case.sizes).value_or("cycles", cycles, marks::BELOW_MINIMUM);
-        if let Some(cycles) = cycles.filter(|_| hertz > 0.0) {
+        let mut row = Row::new().label("size", &one.case.sizes).known("cycles", one.cycles(), NO_CYCLES);
+        if let Some(cycles) = median(one.cycles()).filter(|_| hertz > 0.0) {
             let needed = line_rate::cores_for_links(one.frame, cycles, hertz)?;
             for (key, (_, cores)) in ["10", "25", "100", "200"].into_iter().zip(needed) {
                 row = row.calculated(key, cores as f64);

@@ -3,19 +3,21 @@
 //! One node; its default routes get one next hop more from document to document, round after round. The workloads send to the tester;
 //! the generator plays a router on each path, and knows by a frame's destination MAC address which one was taken.
 
+use sluice_trial::topology::{MOST_PATHS, Topology};
+
 use crate::error::Result;
-use crate::measure::{Case, Directions, Sample, median};
-use crate::report::{Axis, Chart, Column, FrameFaults, Report, Row, Section, Series, Table};
+use crate::measure::{Case, Ceiling, Directions, Sample};
+use crate::report::{Axis, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Variant};
-use crate::topology::{MOST_PATHS, Topology};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ecmp",
     title: "Equal-cost paths",
     about: "1 to 8 equal-cost next hops: how evenly flows spread, and what it costs",
     reproduces: Some((BARE_METAL, "ECMP Routing: a maximum of eight paths, hashed by 5-tuple")),
+    network: Topology { paths: MOST_PATHS, ..Topology::ONE },
     sizes: &[64],
     examples: "Examples:
   sluice bench ecmp
@@ -27,12 +29,13 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = Topology { paths: MOST_PATHS, ..session.arguments.topology() };
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Decap], report)?;
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
     session.describe(&mut node, report);
     session.steps(cases.len() * session.bench.repeat * usize::from(MOST_PATHS));
-    for case in &cases {
+    for (case, ceiling) in cases.iter().zip(&ceilings) {
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); usize::from(MOST_PATHS)];
         for _ in 0..session.bench.repeat {
             for paths in 1..=MOST_PATHS {
@@ -44,9 +47,9 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             }
         }
         for (paths, samples) in (1..).zip(&samples) {
-            report.check_frames(&format!("{case}, {paths} paths"), &FrameFaults::of(samples));
+            report.check_frames(&format!("{case}, {paths} paths"), &Sample::faults(samples));
         }
-        report.section(section(case, &samples));
+        report.section(section(case, ceiling, &samples));
     }
     if let Some(ratio) = report.sections.first().and_then(cost_of_all) {
         report.result(format!("Eight paths cost {:+.1} % of the cycles of one.", (ratio - 1.0) * 100.0));
@@ -54,7 +57,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
+fn section(case: &Case, ceiling: &Ceiling, samples: &[Vec<Sample>]) -> Section {
     let mut table = Table::new([
         Column::label("paths", "paths"),
         Column::measured("mpps", "forwarded", "Mpps").digits(2).higher_is_better(),
@@ -65,10 +68,7 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
         Column::calculated("even", "even", "%").digits(1),
         Column::measured("imbalance", "most / even", "").digits(2).lower_is_better(),
     ]);
-    let cycles = |samples: &[Sample]| -> Vec<f64> {
-        samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect()
-    };
-    let one = samples.first().map(|samples| cycles(samples)).unwrap_or_default();
+    let one = samples.first().map(|samples| Sample::cycles(samples)).unwrap_or_default();
     let (mut names, mut least_used, mut most_used) = (Vec::new(), Vec::new(), Vec::new());
     for (paths, samples) in (1..).zip(samples) {
         let shares: Vec<Vec<f64>> =
@@ -83,9 +83,13 @@ fn section(case: &Case, samples: &[Vec<Sample>]) -> Section {
         most_used.push(median(most.iter().copied()));
         let row = Row::new()
             .label("paths", paths)
-            .measured("mpps", samples.iter().map(|sample| sample.result.packets_per_second() / 1e6))
-            .measured("cycles", cycles(samples))
-            .measured("ratio", cycles(samples).into_iter().zip(&one).map(|(cycles, one)| cycles / one))
+            .measured("mpps", samples.iter().map(Sample::mpps))
+            .mark_if(ceiling.limits(samples), marks::LIMITED_BY_GENERATOR)
+            .measured("cycles", Sample::cycles(samples))
+            .measured(
+                "ratio",
+                Sample::cycles(samples).into_iter().zip(&one).map(|(cycles, one)| cycles / one),
+            )
             .measured("imbalance", most.iter().map(|most| most / even))
             .measured("least", least)
             .measured("most", most)

@@ -2,10 +2,12 @@
 //!
 //! Two nodes with the same document, but for the cache, forward the same packets in turn.
 
+use sluice_trial::topology::Topology;
+
 use crate::error::Result;
-use crate::measure::{Directions, Sample, median};
+use crate::measure::{Directions, Sample};
 use crate::profile::{self, Profile};
-use crate::report::{Chart, Column, Report, Row, Section, Series, Table};
+use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{BARE_METAL, Scenario};
 use crate::session::Session;
 use crate::subject::{Node, Subject, Variant};
@@ -15,6 +17,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "What the flow cache saves",
     about: "The same packets with the flow cache and without: cycles a packet, packets a second",
     reproduces: Some((BARE_METAL, "Flow Cache: reduces CPU cycles by as much as 75 %")),
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench flow-cache
@@ -31,8 +34,9 @@ const PUBLISHED: f64 = 75.0;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     session.needs_shared_memory()?;
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases = session.cases(&DIRECTIONS, report)?;
+    let ceilings = session.ceilings(&topology, &cases, report)?;
     let setting = &session.bench.setting;
     let mut on = Node::start(setting, Variant { name: "flow-cache-on", ..Variant::new(topology) })?;
     on.pause();
@@ -60,39 +64,41 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         Column::measured("on-mpps", "with", "Mpps").digits(2).higher_is_better(),
         Column::measured("off-mpps", "without", "Mpps").digits(2).higher_is_better(),
         Column::measured("hits", "hits", "%").digits(2),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(2),
     ]);
     let (mut names, mut with, mut without) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, case) in cases.iter().enumerate() {
+    for (at, (case, ceiling)) in cases.iter().zip(&ceilings).enumerate() {
         let [on, off] = [&samples[0][at], &samples[1][at]];
-        let cycles = |samples: &[Sample]| -> Vec<f64> {
-            samples.iter().filter_map(|sample| sample.counters.cycles_per_packet()).collect()
+        let saved =
+            Sample::cycles(on).into_iter().zip(Sample::cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
+        let forwarding = |profiles: &[Profile]| {
+            profiles.get(at).map(|profile| profile.forwarding.clone()).unwrap_or_default()
         };
-        let mpps = |samples: &[Sample]| -> Vec<f64> {
-            samples.iter().map(|sample| sample.result.packets_per_second() / 1e6).collect()
-        };
-        let saved = cycles(on).into_iter().zip(cycles(off)).map(|(on, off)| (1.0 - on / off) * 100.0);
-        let forwarding = |profiles: &[Profile]| profiles.get(at).map(|profile| profile.forwarding);
         let (on_forwarding, off_forwarding) = (forwarding(&profiles_on), forwarding(&profiles_off));
-        let saved_forwarding = on_forwarding.zip(off_forwarding).map(|(on, off)| (1.0 - on / off) * 100.0);
+        let pairs = on_forwarding.iter().zip(&off_forwarding);
+        let saved_forwarding: Vec<f64> = pairs.map(|(on, off)| (1.0 - on / off) * 100.0).collect();
         let hits = on.iter().filter_map(|sample| Some(sample.counters.hit_rate()? * 100.0));
         names.push(case.to_string());
-        with.push(median(cycles(on)));
-        without.push(median(cycles(off)));
+        with.push(median(Sample::cycles(on)));
+        without.push(median(Sample::cycles(off)));
         let row = Row::new()
             .label("case", case)
-            .measured("on", cycles(on))
-            .measured("off", cycles(off))
+            .measured("on", Sample::cycles(on))
+            .measured("off", Sample::cycles(off))
             .measured("saved", saved)
-            .value_or("on-forwarding", on_forwarding, "interrupted")
-            .value_or("off-forwarding", off_forwarding, "interrupted")
-            .value_or("saved-forwarding", saved_forwarding, "interrupted")
+            .measured("on-forwarding", on_forwarding)
+            .measured("off-forwarding", off_forwarding)
+            .measured("saved-forwarding", saved_forwarding)
             .document("document", PUBLISHED)
-            .measured("on-mpps", mpps(on))
-            .measured("off-mpps", mpps(off))
-            .measured("hits", hits);
+            .measured("on-mpps", on.iter().map(Sample::mpps))
+            .mark_if(ceiling.limits(on), marks::LIMITED_BY_GENERATOR)
+            .measured("off-mpps", off.iter().map(Sample::mpps))
+            .mark_if(ceiling.limits(off), marks::LIMITED_BY_GENERATOR)
+            .measured("hits", hits)
+            .measured("ceiling", ceiling.mpps.iter().copied());
         table.push(row);
         for samples in [on, off] {
-            report.check_frames(&case.to_string(), &crate::report::FrameFaults::of(samples));
+            report.check_frames(&case.to_string(), &Sample::faults(samples));
         }
     }
     let least = ["saved", "saved-forwarding"].map(|column| least(&table, column));

@@ -1,19 +1,21 @@
 //! `forward`: one node as fast as it can, every direction and family by itself and both directions at once.
 
+use sluice_trial::topology::Topology;
+
 use crate::error::Result;
-use crate::measure::{Case, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::profile;
-use crate::report::{Axis, Cell, Chart, Column, FrameFaults, Report, Row, Section, Series, Table, marks};
+use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::Scenario;
 use crate::session::Session;
 use crate::subject::{Echo, Node, Subject, Variant};
-use crate::topology::Topology;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "forward",
     title: "The highest rate of one node",
     about: "One node as fast as it can: packets and bits a second, loss, cycles and allocations a packet",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64, 128, 256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench forward --quick
@@ -29,7 +31,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const CHECK: f64 = 0.8;
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Encap, Directions::Decap, Directions::Both], report)?;
     let (mut node, samples) = beside_an_echo(session, &topology, &cases)?;
     session.describe(&mut node, report);
@@ -38,22 +40,19 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     for (case, (ours, echoed)) in cases.iter().zip(samples[0].iter().zip(&samples[1])) {
         session.message(format!("{case}: loss below the highest rate"));
         let rate = median(ours.iter().map(|sample| sample.result.packets_per_second())).unwrap_or_default();
-        let check = match session.is_interrupted() {
-            true => None,
-            false => Some(session.bench.measuring.at_rate(&mut node, case, rate * CHECK)?),
-        };
-        report.check_frames(&case.to_string(), &FrameFaults::of(ours.iter().chain(&check)));
-        measured.push(Measured { case, ours, echoed, check });
+        let mut checks = Vec::new();
+        while checks.len() < session.bench.repeat && !session.is_interrupted() {
+            checks.push(session.bench.measuring.at_rate(&mut node, case, rate * CHECK)?);
+        }
+        report.check_frames(&case.to_string(), &Sample::faults(ours.iter().chain(&checks)));
+        measured.push(Measured { case, ours, echoed, checks });
         session.step();
     }
     report.section(section(&measured));
     if session.arguments.profile {
         report.section(profile::section(&session.profile(&mut node, &cases)?));
     }
-    let drops = if session.is_interrupted() { Vec::new() } else { node.drops()? };
-    for (reason, packets) in drops {
-        report.note(format!("dropped by the node in the whole run: {reason} {packets}"));
-    }
+    session.tell_drops(&mut node, report)?;
     if let Some(first) = report.sections.first().and_then(|section| section.table.as_ref()?.rows.first()) {
         let of = |column: &str| first.cells.get(column).and_then(Cell::measured);
         if let (Some(case), Some(mpps), Some(cycles)) = (measured.first(), of("mpps"), of("cycles")) {
@@ -97,7 +96,7 @@ struct Measured<'a> {
     ours: &'a [Sample],
     echoed: &'a [Sample],
     /// Below the highest rate.
-    check: Option<Sample>,
+    checks: Vec<Sample>,
 }
 
 fn section(measured: &[Measured<'_>]) -> Section {
@@ -116,7 +115,7 @@ fn section(measured: &[Measured<'_>]) -> Section {
     let (mut names, mut ours, mut ceilings) = (Vec::new(), Vec::new(), Vec::new());
     for one in measured {
         table.push(row(one));
-        let of = |samples: &[Sample]| median(samples.iter().map(mpps));
+        let of = |samples: &[Sample]| median(samples.iter().map(Sample::mpps));
         names.push(one.case.to_string());
         ours.push(of(one.ours));
         ceilings.push(of(one.echoed));
@@ -131,24 +130,20 @@ fn section(measured: &[Measured<'_>]) -> Section {
         .chart(chart)
 }
 
-fn mpps(sample: &Sample) -> f64 {
-    sample.result.packets_per_second() / 1e6
-}
-
 fn row(one: &Measured<'_>) -> Row {
-    let limited = Sample::are_limited_by_generator(one.ours, one.echoed);
+    let limited = Ceiling::of(one.echoed).limits(one.ours);
     let all = |of: fn(&Sample) -> Option<f64>| one.ours.iter().filter_map(of);
     let bits = one.case.bits();
     Row::new()
         .label("case", one.case)
-        .measured("mpps", one.ours.iter().map(mpps))
+        .measured("mpps", one.ours.iter().map(Sample::mpps))
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
-        .measured("gbps", one.ours.iter().map(|sample| mpps(sample) * bits / 1e3))
+        .measured("gbps", one.ours.iter().map(|sample| sample.mpps() * bits / 1e3))
         .measured("loss", one.ours.iter().map(|sample| sample.result.loss() * 100.0))
-        .value_or("loss-at-check", one.check.as_ref().map(|check| check.result.loss() * 100.0), "interrupted")
-        .measured("cycles", all(|sample| sample.counters.cycles_per_packet()))
+        .measured("loss-at-check", one.checks.iter().map(|check| check.result.loss() * 100.0))
+        .measured("cycles", Sample::cycles(one.ours))
         .measured("allocations", all(|sample| sample.counters.allocations_per_packet()))
         .measured("hits", all(|sample| Some(sample.counters.hit_rate()? * 100.0)))
         .measured("busy", one.ours.iter().map(|sample| sample.busy.min(1.0) * 100.0))
-        .measured("ceiling", one.echoed.iter().map(mpps))
+        .measured("ceiling", one.echoed.iter().map(Sample::mpps))
 }

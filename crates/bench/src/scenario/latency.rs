@@ -18,18 +18,20 @@ mod results;
 
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
 use clap::{Args, Command, FromArgMatches};
 use sluice_lab::PortKind;
+use sluice_trial::traffic::Encapsulation;
+
+use sluice_trial::topology::Topology;
 
 use crate::arguments::ScenarioArguments;
+use crate::command::headings;
 use crate::environment::{Core, Port};
 use crate::error::{BenchError, Result};
 use crate::machine::Realtime;
 use crate::report::{self, Report, Section};
 use crate::scenario::{Own, Scenario};
 use crate::session::Session;
-use crate::traffic::Encapsulation;
 use cases::CASES;
 use ends::{Kind, MESSAGE_BYTES};
 use merge::Breakdown;
@@ -46,6 +48,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
         "How much latency does NSX add? [Part 2 – VXLAN & Distributed Logical Routers]",
         "the three scenarios, by netperf TCP_RR of 1,024 bytes",
     )),
+    network: Topology::ONE,
     sizes: &[],
     examples: "Examples:
   sluice bench latency
@@ -59,10 +62,30 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 /// Its arguments and its document.
-const OWN: Own = Own { arguments, document };
+const OWN: Own = Own {
+    meaningless: &[
+        "sizes",
+        "families",
+        "directions",
+        "outer",
+        "full",
+        "trial_s",
+        "loss_tolerance",
+        "retries",
+        "reset_state",
+        "accept_foreign",
+        "minimum_rate",
+        "link_speed",
+        "zero_copy",
+        "generator",
+    ],
+    arguments,
+    document: Some(document),
+};
 
 /// Arguments of this scenario alone.
 #[derive(Args, Debug)]
+#[command(next_help_heading = headings::OWN)]
 struct LatencyArguments {
     /// Capture at several points and merge the captures into the time of each leg; with FILES, only merge these, in the order in which requests
     /// pass them.
@@ -76,32 +99,13 @@ struct LatencyArguments {
     port_kind: Option<PortKind>,
 }
 
-/// Arguments of scenarios that say nothing here.
-const MEANINGLESS: [&str; 14] = [
-    "sizes",
-    "families",
-    "directions",
-    "outer",
-    "full",
-    "trial_s",
-    "loss_tolerance",
-    "retries",
-    "reset_state",
-    "accept_foreign",
-    "minimum_rate",
-    "link_speed",
-    "zero_copy",
-    "generator",
-];
 /// Longest trial under the real-time scheduler, milliseconds: beyond, the kernel takes the cores away from the nodes for a while.
 const LONGEST_MS: u64 = 700;
 /// Transactions that are captured.
 const CAPTURED: u64 = 2_000;
 
 fn arguments(command: Command) -> Command {
-    let command = MEANINGLESS
-        .into_iter()
-        .fold(command, |command, name| command.mut_arg(name, |argument| argument.hide(true)))
+    let command = command
         .mut_arg("encapsulation", |argument| argument.default_value("vxlan"))
         .mut_arg("generator_cores", |argument| {
             argument.help("Core of the clients, and of the node beside them")
@@ -113,20 +117,6 @@ fn arguments(command: Command) -> Command {
 }
 
 fn own(arguments: &ScenarioArguments) -> Result<LatencyArguments> {
-    let given = |name: &&str| arguments.matches.value_source(name) == Some(ValueSource::CommandLine);
-    let meaningless: Vec<String> = MEANINGLESS
-        .iter()
-        .filter(|name| given(name))
-        .map(|name| match *name {
-            "families" => "--family".to_owned(),
-            "directions" => "--direction".to_owned(),
-            name => format!("--{}", name.replace('_', "-")),
-        })
-        .collect();
-    if !meaningless.is_empty() {
-        let names = meaningless.join(", ");
-        return Err(BenchError::Arguments(format!("{names} says nothing here: leave it out")));
-    }
     LatencyArguments::from_arg_matches(&arguments.matches)
         .map_err(|error| BenchError::Arguments(error.to_string()))
 }

@@ -14,24 +14,25 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::json;
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::{Encapsulation, Expected};
 
 use crate::environment::Port;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions, Sample, median};
+use crate::measure::{Case, Ceiling, Directions, Sample};
 use crate::report::{
-    Axis, Cell, Chart, Column, FrameFaults, OutputFile, Report, Row, Section, Series, Table, marks,
+    Axis, Cell, Chart, Column, OutputFile, Report, Row, Section, Series, Table, marks, median,
 };
 use crate::scenario::Scenario;
 use crate::session::Session;
 use crate::subject::{Echo, Node, PEERS, PeerPorts, Setting, Subject, Variant, Veth};
-use crate::topology::Topology;
-use crate::traffic::{Encapsulation, Expected};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "peers",
     title: "The same work on a node and on its peers",
     about: "The same packets through a node, Open vSwitch with DPDK, testpmd and Linux, in turn: rates, cycles, ratios",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench peers
@@ -97,7 +98,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         .collect();
     for device in &measured {
         for (case, samples) in cases.iter().zip(device.samples) {
-            report.check_frames(&format!("{} {case}", device.name), &FrameFaults::of(samples));
+            report.check_frames(&format!("{} {case}", device.name), &Sample::faults(samples));
         }
     }
     let sections: Vec<Section> =
@@ -125,7 +126,7 @@ fn port(group: &Group, devices: &[Box<dyn Subject>]) -> Port {
 
 /// The node, every peer on shared memory that can run here, and an echo.
 fn start_on_memif(session: &Session<'_>, report: &mut Report) -> Result<Vec<Box<dyn Subject>>> {
-    let (setting, topology) = (&session.bench.setting, session.arguments.topology());
+    let (setting, topology) = (&session.bench.setting, session.topology());
     let mut devices: Vec<Box<dyn Subject>> = vec![Box::new(Node::start(setting, Variant::new(topology))?)];
     start_peers(session, report, PeerPorts::SharedMemory, &topology, &mut devices)?;
     devices.push(Box::new(Echo::start(setting, &topology)?));
@@ -139,7 +140,7 @@ fn start_on_veth(
     report: &mut Report,
     veth: &mut Option<Veth>,
 ) -> Result<Vec<Box<dyn Subject>>> {
-    let topology = Topology { encapsulation: Encapsulation::Vxlan, ..session.arguments.topology() };
+    let topology = Topology { encapsulation: Encapsulation::Vxlan, ..session.topology() };
     session.message("making veths");
     let setting: Setting =
         veth.insert(Veth::new(&session.bench.setting, "sluice-veth")?).setting(&session.bench.setting);
@@ -193,7 +194,7 @@ fn section(ports: PeerPorts, cases: &[Case], devices: &[Measured<'_>]) -> Sectio
     ]);
     let mut chart = Chart::bars("Packets a second", cases, Axis::new("forwarded", "Mpps"));
     for device in devices {
-        let rates = device.samples.iter().map(|samples| median(samples.iter().map(mpps)));
+        let rates = device.samples.iter().map(|samples| median(samples.iter().map(Sample::mpps)));
         chart = chart.series(Series::measured(device.name, rates));
     }
     let echo = devices.iter().find(|device| device.name == "echo");
@@ -222,10 +223,6 @@ fn section(ports: PeerPorts, cases: &[Case], devices: &[Measured<'_>]) -> Sectio
         .chart(chart)
 }
 
-fn mpps(sample: &Sample) -> f64 {
-    sample.result.packets_per_second() / 1e6
-}
-
 /// A row; `node` are the trials of the node on the same ports, none for the node itself.
 fn row(
     case: &Case,
@@ -236,12 +233,11 @@ fn row(
 ) -> Row {
     let cycles = |sample: &Sample| sample.counters.cycles_per_packet();
     let tells_cycles = samples.iter().any(|sample| cycles(sample).is_some());
-    let limited =
-        tells_cycles && !std::ptr::eq(samples, echo) && Sample::are_limited_by_generator(samples, echo);
+    let limited = tells_cycles && !std::ptr::eq(samples, echo) && Ceiling::of(echo).limits(samples);
     let row = Row::new()
         .label("case", case)
         .label("device", device.name)
-        .measured("mpps", samples.iter().map(mpps))
+        .measured("mpps", samples.iter().map(Sample::mpps))
         .mark_if(limited, marks::LIMITED_BY_GENERATOR)
         .mark_if(device.expected == Expected::Unchanged, UNCHANGED)
         .measured("loss", samples.iter().map(|sample| sample.result.loss() * 100.0));
@@ -255,7 +251,7 @@ fn row(
         return row.not_measured("of-rate", "this is the node").not_measured("of-cycles", "this is the node");
     };
     let pairs = || node.iter().zip(samples);
-    let row = row.measured("of-rate", pairs().map(|(node, other)| mpps(node) / mpps(other)));
+    let row = row.measured("of-rate", pairs().map(|(node, other)| node.mpps() / other.mpps()));
     let of_cycles: Vec<f64> =
         pairs().filter_map(|(node, other)| Some(cycles(node)? / cycles(other)?)).collect();
     if of_cycles.is_empty() {
@@ -322,10 +318,11 @@ fn sentence(tables: &[&Table]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sluice_trial::message::{StreamCounts, TrialResult};
+    use sluice_trial::traffic::{Direction, Family};
+
     use super::*;
-    use crate::message::{StreamCounts, TrialResult};
     use crate::subject::Counters;
-    use crate::traffic::{Direction, Family};
 
     fn sample(cycles: u64) -> Sample {
         let counts = StreamCounts { received_while_sending: 80, ..StreamCounts::new(Direction::Encap) };

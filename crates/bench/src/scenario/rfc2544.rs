@@ -5,28 +5,34 @@
 
 use std::time::{Duration, Instant};
 
+use sluice_trial::message::Load;
+
+use sluice_trial::topology::Topology;
+
 use crate::device::UnderTest;
 use crate::error::{BenchError, Result};
-use crate::measure::{Case, Directions, NEAR_CEILING};
-use crate::message::Load;
-use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks};
+use crate::measure::{Case, Ceiling, Directions};
+use crate::report::{Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::Scenario;
 use crate::search::multiple_loss_ratio::{self, Ending, GoalResult};
 use crate::search::throughput::Verdict;
-use crate::search::{LimitedBy, back_to_back, frame_loss, maximum_receive_rate, reset};
+use crate::search::{LimitedBy, Trial, back_to_back, frame_loss, maximum_receive_rate, reset};
 use crate::session::{ABOVE_CEILING, Session};
-use crate::subject::{Echo, Node, Variant};
+use crate::subject::{Node, Subject};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rfc2544",
     title: "RFC 2544 and its successors",
     about: "Throughput, non-drop and partial drop rate, maximum receive rate, frame loss, bursts, reset",
     reproduces: None,
+    network: Topology::ONE,
     sizes: &[64, 1500],
     examples: "Examples:
   sluice bench rfc2544 --quick
   sluice bench rfc2544 --sizes imix-simple,imix-fdio,imix-sd-wan --direction both
-  sluice bench rfc2544 --full --html rfc2544.html",
+  sluice bench rfc2544 --full --html rfc2544.html
+  sluice bench rfc2544 --device external --encapsulation none --show-document
+  sluice bench rfc2544 --device external --encapsulation none --uplink af_packet:eth1 --downlink af_packet:eth2",
     searches: true,
     mebibytes: 256 + 3 * 64,
     own: None,
@@ -37,74 +43,90 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const RESET_RATE: f64 = 10_000.0;
 /// How long frames are sent before the reset, and from before to behind it.
 const RESET_TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
-/// The shortest burst, whose pace is taken for that of all, and the longest.
-const BURSTS: [u64; 2] = [512, 65_536];
+
+/// Why there is no rate that failed.
+const NOTHING_FAILED: &str = "not even the highest rate failed";
 
 /// What was measured of one case.
 struct Measured {
     case: Case,
-    ceiling: f64,
+    ceiling: Ceiling,
+    rounds: Vec<Round>,
+    /// Of several searches already.
+    bursts: Option<back_to_back::Verdict>,
+}
+
+/// One search by each method.
+struct Round {
     throughput: Verdict,
     maximum: maximum_receive_rate::MaximumReceiveRate,
     goals: Vec<GoalResult>,
     losses: Vec<frame_loss::FrameLoss>,
-    bursts: back_to_back::Verdict,
     disturbed: u32,
 }
 
+/// Searches of a round.
+const METHODS: usize = 4;
+
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases =
         session.cases(&[Directions::Both, Directions::Encap, Directions::Decap, Directions::Loop], report)?;
     // Without a choice, both directions at once.
-    let cases: Vec<Case> = match session.arguments.directions[..] {
-        [] => cases.into_iter().filter(|case| case.directions == Directions::Both).collect(),
-        _ => cases,
-    };
-    session.steps(cases.len() * 5 + 1);
-    // The echo has ended by the time that the node starts, since both may need the same ports.
-    let mut echo = Echo::start(&session.bench.setting, &topology)?;
-    for case in &cases {
-        let ceiling = session.ceiling(&mut echo, case)?;
-        report.generator.ceiling_mpps.push((case.to_string(), ceiling / 1e6));
+    let cases = session.only_if_unchosen(cases, Directions::Both);
+    session.steps(cases.len() * (session.bench.repeat * METHODS + 1) + 1);
+    let (mut device, ceilings) = session.start_device(&topology, &cases, report)?;
+    let mut measured: Vec<Measured> = Vec::new();
+    for (case, ceiling) in cases.into_iter().zip(ceilings) {
+        let mut one = Measured { case, ceiling, rounds: Vec::new(), bursts: None };
+        let outcome = measure(session, device.subject(), &mut one);
+        if !one.rounds.is_empty() {
+            measured.push(one);
+            fill(report, &measured);
+        }
+        outcome?;
     }
-    drop(echo);
-    let mut node = Node::start(&session.bench.setting, Variant::new(topology))?;
-    session.describe(&mut node, report);
-    let mut measured = Vec::new();
-    for (at, case) in cases.into_iter().enumerate() {
-        let ceiling = report.generator.ceiling_mpps[at].1 * 1e6;
-        measured.push(measure(session, &mut node, case, ceiling)?);
-        fill(report, &measured);
-    }
-    if let Some(one) = measured.first() {
-        report.section(after_a_reset(session, &mut node, &one.case)?);
+    if let Some((one, node)) = measured.first().zip(device.node()) {
+        report.section(after_a_reset(session, node, &one.case)?);
         session.step();
     }
-    let disturbed: u32 = measured.iter().map(|one| one.disturbed).sum();
-    if disturbed > 0 {
-        report.note(format!(
-            "trials with loss that were repeated because another program had one of the cores meanwhile: {disturbed}"
-        ));
-    }
+    let rounds = measured.iter().flat_map(|one| &one.rounds);
+    Session::tell_disturbed(rounds.map(|round| round.disturbed).sum(), report);
     Ok(())
 }
 
-fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64) -> Result<Measured> {
-    let (quick, trial) = (session.arguments.quick, session.arguments.trial());
-    let highest = ceiling * ABOVE_CEILING;
-    let (found, device) = session.throughput(node, &case, highest)?;
-    let mut disturbed = device.disturbed;
+/// All searches of a case. What was found before an error stays.
+fn measure(session: &mut Session<'_>, subject: &mut dyn Subject, one: &mut Measured) -> Result<()> {
+    for _ in 0..session.bench.repeat {
+        let round = round(session, subject, &one.case, &one.ceiling)?;
+        one.rounds.push(round);
+    }
+    let throughputs = one.rounds.iter().map(|round| one.passed(round, session.arguments.minimum_rate));
+    let throughput = median(throughputs).unwrap_or_default();
+    let mut device = UnderTest::new(subject, &one.case, session.bench.measuring);
+    let (_, bursts) = session.longest_burst(&mut device, throughput, format!("{} bursts", one.case))?;
+    one.bursts = Some(bursts);
     session.step();
-    let throughput = match found.verdict {
-        Verdict::Found { throughput, .. } => throughput,
-        Verdict::AtLeastMaximum => highest,
-        Verdict::BelowMinimum { .. } => highest * session.arguments.minimum_rate / 100.0,
-    };
+    Ok(())
+}
 
-    let mut device = UnderTest::new(node, &case, session.bench.measuring);
+/// One search by each method, but for bursts.
+fn round(
+    session: &mut Session<'_>,
+    subject: &mut dyn Subject,
+    case: &Case,
+    ceiling: &Ceiling,
+) -> Result<Round> {
+    let trial = session.arguments.trial();
+    let ceiling = ceiling.rate();
+    let highest = ceiling * ABOVE_CEILING;
+    let (found, device) = session.throughput(subject, case, highest)?;
+    let disturbed = device.disturbed;
+    session.step();
+
+    let mut device = UnderTest::new(subject, case, session.bench.measuring);
     let minimum = highest * session.arguments.minimum_rate / 100.0;
-    let goals = if quick {
+    let goals = if session.arguments.quick {
         multiple_loss_ratio::Settings::quick(minimum, highest)
     } else {
         multiple_loss_ratio::Settings::ndr_and_pdr(minimum, highest)
@@ -136,33 +158,30 @@ fn measure(session: &mut Session<'_>, node: &mut Node, case: Case, ceiling: f64)
     };
     let losses =
         frame_loss::search(&settings, &mut device, &mut session.observer(format!("{case} frame loss")))?;
+    let disturbed = disturbed + device.disturbed;
     session.step();
+    Ok(Round { throughput: found.verdict, maximum, goals: rates.goals, losses: losses.losses, disturbed })
+}
 
-    let [minimum, maximum_burst] = BURSTS;
-    let pace = device.set_burst_pace(minimum)?;
-    let settings = back_to_back::Settings {
-        minimum,
-        maximum: maximum_burst,
-        resolution: if quick { 128 } else { 16 },
-        repetitions: if quick { 3 } else { 10 },
-        maximum_frame_rate: pace,
-        throughput: throughput.min(pace),
-        conditions: session.arguments.conditions(),
-    };
-    let bursts =
-        back_to_back::search(&settings, &mut device, &mut session.observer(format!("{case} bursts")))?;
-    disturbed += device.disturbed;
-    session.step();
-    Ok(Measured {
-        ceiling,
-        throughput: found.verdict,
-        maximum,
-        goals: rates.goals,
-        losses: losses.losses,
-        bursts: bursts.verdict,
-        disturbed,
-        case,
-    })
+impl Measured {
+    /// The highest rate that a search may try, frames a second.
+    fn highest(&self) -> f64 {
+        self.ceiling.rate() * ABOVE_CEILING
+    }
+
+    /// The highest rate that a round knows to pass, frames a second; where none passed, the lowest that was tried.
+    fn passed(&self, round: &Round, minimum_percent: f64) -> f64 {
+        match round.throughput {
+            Verdict::Found { throughput, .. } => throughput,
+            Verdict::AtLeastMaximum => self.highest(),
+            Verdict::BelowMinimum { .. } => self.highest() * minimum_percent / 100.0,
+        }
+    }
+
+    /// Numbers of the rounds that have them, millions a second.
+    fn mega(&self, rate: impl Fn(&Round) -> Option<f64>) -> Vec<f64> {
+        self.rounds.iter().filter_map(rate).map(|rate| rate / 1e6).collect()
+    }
 }
 
 fn fill(report: &mut Report, measured: &[Measured]) {
@@ -171,8 +190,12 @@ fn fill(report: &mut Report, measured: &[Measured]) {
     report.section(loss(measured));
     report.section(bursts(measured));
     let sentence = |one: &Measured| {
-        let goal = one.goals.first().filter(|goal| goal.ending == Ending::Regular)?;
-        let (lower, upper) = goal.relevant_lower_bound.zip(goal.relevant_upper_bound)?;
+        let goals = || one.rounds.iter().filter_map(|round| round.goals.first());
+        if goals().any(|goal| goal.ending != Ending::Regular) {
+            return None;
+        }
+        let lower = median(goals().filter_map(|goal| goal.relevant_lower_bound))?;
+        let upper = median(goals().filter_map(|goal| goal.relevant_upper_bound))?;
         Some(format!("{}: NDR from {:.2} to {:.2} Mpps", one.case, lower / 1e6, upper / 1e6))
     };
     let sentences: Vec<String> = measured.iter().filter_map(sentence).collect();
@@ -197,28 +220,18 @@ fn rates(measured: &[Measured]) -> Section {
         Column::measured("ceiling", "ceiling", "Mpps").digits(3),
     ]);
     for one in measured {
-        let near = |rate: f64| rate > NEAR_CEILING * one.ceiling;
         let row = Row::new().label("case", &one.case);
-        let row = match one.throughput {
-            Verdict::Found { throughput, upper, limited_by } => row
-                .value("throughput", throughput / 1e6)
-                .mark_if(limited_by == LimitedBy::Sender || near(throughput), marks::LIMITED_BY_GENERATOR)
-                .value("throughput-upper", upper / 1e6),
-            Verdict::AtLeastMaximum => {
-                row.value("throughput", one.ceiling * ABOVE_CEILING / 1e6).mark(marks::LIMITED_BY_SEARCH)
-            }
-            Verdict::BelowMinimum { .. } => row.not_measured("throughput", marks::BELOW_MINIMUM),
-        };
-        let row = ["ndr", "pdr"]
-            .into_iter()
-            .zip(&one.goals)
-            .fold(row, |row, (key, goal)| bounds(row, key, goal, near));
-        let highest = &one.maximum.highest;
+        let row = throughput(row, one);
+        let row =
+            ["ndr", "pdr"].into_iter().enumerate().fold(row, |row, (goal, key)| bounds(row, key, goal, one));
+        let maximum = one.mega(|round| Some(round.maximum.highest.forwarded));
+        let limited = one.rounds.iter().any(|round| round.maximum.without_loss)
+            || median(maximum.iter().copied()).is_some_and(|mega| one.ceiling.is_near(mega * 1e6));
         table.push(
-            row.value("maximum", highest.forwarded / 1e6)
-                .mark_if(one.maximum.without_loss || near(highest.forwarded), marks::LIMITED_BY_GENERATOR)
-                .value("at-load", highest.offered / 1e6)
-                .value("ceiling", one.ceiling / 1e6),
+            row.measured("maximum", maximum)
+                .mark_if(limited, marks::LIMITED_BY_GENERATOR)
+                .measured("at-load", one.mega(|round| Some(round.maximum.highest.offered)))
+                .measured("ceiling", one.ceiling.mpps.iter().copied()),
         );
     }
     Section::new("rates", "Rates")
@@ -226,27 +239,53 @@ fn rates(measured: &[Measured]) -> Section {
         .table(table)
 }
 
-/// Both bounds of a goal.
-fn bounds(row: Row, key: &str, goal: &GoalResult, near: impl Fn(f64) -> bool) -> Row {
-    let mark = match goal.ending {
-        Ending::AtLeastMaximum => Some(marks::LIMITED_BY_GENERATOR),
-        Ending::LimitReached => Some("the search was ended by its limits"),
-        Ending::Regular if goal.limited_by == Some(LimitedBy::Sender) => Some(marks::LIMITED_BY_GENERATOR),
-        Ending::Regular if goal.relevant_lower_bound.is_some_and(near) => Some(marks::LIMITED_BY_GENERATOR),
-        Ending::Regular | Ending::BelowMinimum => None,
+/// The throughput, and the lowest rate that failed.
+fn throughput(row: Row, one: &Measured) -> Row {
+    let found = one.mega(|round| match round.throughput {
+        Verdict::Found { throughput, .. } => Some(throughput),
+        Verdict::AtLeastMaximum => Some(one.highest()),
+        Verdict::BelowMinimum { .. } => None,
+    });
+    let failed = one.mega(|round| match round.throughput {
+        Verdict::Found { upper, .. } => Some(upper),
+        _ => None,
+    });
+    let verdicts = || one.rounds.iter().map(|round| &round.throughput);
+    let by_sender = |it: &Verdict| matches!(it, Verdict::Found { limited_by: LimitedBy::Sender, .. });
+    let near = median(found.iter().copied()).is_some_and(|mega| one.ceiling.is_near(mega * 1e6));
+    if found.is_empty() {
+        return row.not_measured("throughput", marks::BELOW_MINIMUM);
+    }
+    let row = row
+        .found("throughput", found, one.rounds.len())
+        .mark_if(near || verdicts().any(by_sender), marks::LIMITED_BY_GENERATOR)
+        .mark_if(verdicts().any(|it| *it == Verdict::AtLeastMaximum), marks::LIMITED_BY_SEARCH);
+    row.known("throughput-upper", failed, NOTHING_FAILED)
+}
+
+/// Both bounds of a goal, by its place among those of the search.
+fn bounds(row: Row, key: &str, goal: usize, one: &Measured) -> Row {
+    let goals = || one.rounds.iter().filter_map(|round| round.goals.get(goal));
+    let bound = |of: fn(&GoalResult) -> Option<f64>| one.mega(|round| of(round.goals.get(goal)?));
+    let lower = bound(|goal| goal.relevant_lower_bound);
+    let near = median(lower.iter().copied()).is_some_and(|mega| one.ceiling.is_near(mega * 1e6));
+    let limited = |goal: &GoalResult| {
+        let by_sender = goal.limited_by == Some(LimitedBy::Sender);
+        goal.ending == Ending::AtLeastMaximum || goal.ending == Ending::Regular && (by_sender || near)
     };
-    let million = |rate: Option<f64>| rate.map(|rate| rate / 1e6);
-    let row = row.value_or(key, million(goal.relevant_lower_bound), marks::BELOW_MINIMUM);
-    let row = match mark {
-        Some(mark) => row.mark(mark),
-        None => row,
+    let tell = |row: Row, key: &str, numbers: Vec<f64>, reason: &str| match numbers.is_empty() {
+        true => row.not_measured(key, reason),
+        false => row.found(key, numbers, one.rounds.len()),
     };
-    row.value_or(
-        &format!("{key}-upper"),
-        million(goal.relevant_upper_bound),
-        "not even the highest rate failed",
-    )
-    .value_or(&format!("{key}-conditional"), million(goal.conditional_throughput), marks::BELOW_MINIMUM)
+    let row = tell(row, key, lower, marks::BELOW_MINIMUM)
+        .mark_if(goals().any(limited), marks::LIMITED_BY_GENERATOR)
+        .mark_if(
+            goals().any(|goal| goal.ending == Ending::LimitReached),
+            "the search was ended by its limits",
+        );
+    let row = tell(row, &format!("{key}-upper"), bound(|goal| goal.relevant_upper_bound), NOTHING_FAILED);
+    let conditional = bound(|goal| goal.conditional_throughput);
+    tell(row, &format!("{key}-conditional"), conditional, marks::BELOW_MINIMUM)
 }
 
 fn loss(measured: &[Measured]) -> Section {
@@ -259,19 +298,23 @@ fn loss(measured: &[Measured]) -> Section {
     let mut chart = Chart::loss_by_load("Loss by offered load", "Mpps");
     for one in measured {
         let mut points = Vec::new();
-        for frame_loss::FrameLoss { percent, trial } in &one.losses {
-            let offered = trial.counted.sent as f64 / trial.sending.as_secs_f64().max(1e-9) / 1e6;
-            points.push((offered, trial.loss_ratio() * 100.0));
+        let losses = || one.rounds.iter().flat_map(|round| &round.losses);
+        let mut steps: Vec<u32> = losses().map(|loss| loss.percent).collect();
+        steps.sort_unstable_by(|a, b| b.cmp(a));
+        steps.dedup();
+        for percent in steps {
+            let trials = || losses().filter(move |loss| loss.percent == percent).map(|loss| &loss.trial);
+            let offered: Vec<f64> = trials().map(|trial| trial.offered_load() / 1e6).collect();
+            let lost: Vec<f64> = trials().map(|trial| trial.loss_ratio() * 100.0).collect();
+            points.extend(median(offered.iter().copied()).zip(median(lost.iter().copied())));
+            let by_sender = |trial: &Trial| trial.lost() > 0 && trial.limited_by() == LimitedBy::Sender;
             table.push(
                 Row::new()
                     .label("case", &one.case)
                     .label("percent", percent)
-                    .value("load", offered)
-                    .value("loss", trial.loss_ratio() * 100.0)
-                    .mark_if(
-                        trial.lost() > 0 && trial.limited_by() == LimitedBy::Sender,
-                        marks::LIMITED_BY_GENERATOR,
-                    ),
+                    .measured("load", offered)
+                    .measured("loss", lost)
+                    .mark_if(trials().any(by_sender), marks::LIMITED_BY_GENERATOR),
             );
         }
         points.reverse();
@@ -292,21 +335,22 @@ fn bursts(measured: &[Measured]) -> Section {
     for one in measured {
         let row = Row::new().label("case", &one.case);
         let (bursts, at_least) = match &one.bursts {
-            back_to_back::Verdict::BelowMinimum { .. } => {
+            None => continue,
+            Some(back_to_back::Verdict::BelowMinimum { .. }) => {
                 table.push(row.not_measured("burst", "loss at the shortest burst"));
                 continue;
             }
-            back_to_back::Verdict::Found(bursts) => (bursts, false),
-            back_to_back::Verdict::AtLeast { bursts, .. } => (bursts, true),
+            Some(back_to_back::Verdict::Found(bursts)) => (bursts, false),
+            Some(back_to_back::Verdict::AtLeast { bursts, .. }) => (bursts, true),
         };
         table.push(
-            row.value("burst", bursts.average)
+            row.average("burst", bursts.lengths.iter().map(|frames| *frames as f64))
                 .mark_if(at_least, marks::LIMITED_BY_SEARCH)
                 .value("deviation", bursts.standard_deviation),
         );
     }
     Section::new("bursts", "Back-to-back frames")
-        .text("The longest burst without loss, the average of several searches. While a burst is sent nothing is received, so that it has to fit into the node's receive and transmit rings; no buffer time follows from it.")
+        .text("The longest burst without loss, the average of several searches. While a burst is sent nothing is received, so that it has to fit into the device's receive and transmit rings; no buffer time follows from it.")
         .table(table)
 }
 
@@ -345,6 +389,6 @@ fn after_a_reset(session: &Session<'_>, node: &mut Node, case: &Case) -> Result<
     );
     let took = started.elapsed().as_secs();
     Ok(Section::new("reset", "Reset")
-        .text(format!("The node's process is killed with SIGKILL and started again at once, while {RESET_RATE:.0} frames a second are sent, {took} s in all: memory, ports and neighbours anew. A frame that finds no link is lost, and none is sent later than it was to be."))
+        .text(format!("The node's process is killed with SIGKILL and started again at once, while {RESET_RATE:.0} frames a second are sent, {took} s in all: memory, ports and neighbours anew. It is one reset: how much another one would differ is not known. A frame that finds no link is lost, and none is sent later than it was to be."))
         .table(table))
 }

@@ -3,12 +3,14 @@
 //! Back-to-back frames (RFC 2544 section 26.4, RFC 9004): bursts as fast as the generator can send, into a node with rings of one size
 //! after the other.
 
+use sluice_trial::topology::Topology;
+
 use crate::device::UnderTest;
 use crate::error::Result;
-use crate::measure::Directions;
-use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks};
+use crate::measure::{Directions, Sample};
+use crate::report::{Axis, Cell, Chart, Column, Report, Row, Section, Series, Table, marks, median};
 use crate::scenario::{BARE_METAL, Scenario};
-use crate::search::back_to_back::{self, Verdict};
+use crate::search::back_to_back::Verdict;
 use crate::session::Session;
 use crate::subject::{Node, Variant};
 
@@ -17,6 +19,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     title: "Bursts that rings of each size take",
     about: "Rings of 512 to 4,096 descriptors against bursts: where loss begins",
     reproduces: Some((BARE_METAL, "Performance Tuning: ring size")),
+    network: Topology::ONE,
     sizes: &[64],
     examples: "Examples:
   sluice bench ring-size
@@ -28,15 +31,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RING_SIZES: [u16; 4] = [512, 1024, 2048, 4096];
-/// Shortest burst that is searched for, whose pace is taken for that of all: shorter ones are over before the generator is at its pace.
-const SHORTEST: u64 = 512;
-/// Longest burst: several times what the largest rings hold.
-const LONGEST: u64 = 65_536;
 /// Bursts of the loss curve.
 const CURVE: [u64; 8] = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
-    let topology = session.arguments.topology();
+    let topology = session.topology();
     let cases = session.cases(&[Directions::Encap], report)?;
     session.steps(cases.len() * RING_SIZES.len());
     let mut table = Table::new([
@@ -47,9 +46,11 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
         Column::measured("most", "most", "frames"),
         Column::measured("pace", "pace", "Mpps").digits(1),
         Column::measured("rate", "forwarded", "Mpps").digits(1).higher_is_better(),
+        Column::measured("ceiling", "ceiling", "Mpps").digits(1),
     ]);
     let mut charts = Vec::new();
-    for case in &cases {
+    let ceilings = session.ceilings(&topology, &cases, report)?;
+    for (case, ceiling) in cases.iter().zip(&ceilings) {
         let frames = Axis::new("frames in a burst", "").logarithmic();
         let mut chart = Chart::lines(
             &format!("Loss by length of a burst, {} B", case.sizes),
@@ -63,23 +64,20 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
             if ring_size == RING_SIZES[0] {
                 session.describe(&mut node, report);
             }
-            let rate = session.bench.measuring.sample(&mut node, case)?.result.packets_per_second();
+            let trials = (0..session.bench.repeat).map(|_| session.bench.measuring.sample(&mut node, case));
+            let trials = trials.collect::<Result<Vec<Sample>>>()?;
+            let rate = median(trials.iter().map(|trial| trial.result.packets_per_second()));
             let mut device = UnderTest::new(&mut node, case, session.bench.measuring);
-            let pace = device.set_burst_pace(SHORTEST)?;
-            let settings = back_to_back::Settings {
-                minimum: SHORTEST,
-                maximum: LONGEST,
-                resolution: if session.arguments.quick { 128 } else { 16 },
-                repetitions: if session.arguments.quick { 3 } else { 10 },
-                maximum_frame_rate: pace,
-                throughput: rate.min(pace),
-                conditions: session.arguments.conditions(),
-            };
-            let observed = format!("rings of {ring_size}, {case}");
-            let mut observe = session.observer(observed);
-            let found = back_to_back::search(&settings, &mut device, &mut observe)?;
-            drop(observe);
-            table.push(row(&case.sizes, ring_size, &found.verdict, pace, rate));
+            let (paces, verdict) = session.longest_burst(
+                &mut device,
+                rate.unwrap_or_default(),
+                format!("rings of {ring_size}, {case}"),
+            )?;
+            let row = row(&case.sizes, ring_size, &verdict, &paces)
+                .measured("rate", trials.iter().map(Sample::mpps))
+                .mark_if(ceiling.limits(&trials), marks::LIMITED_BY_GENERATOR)
+                .measured("ceiling", ceiling.mpps.iter().copied());
+            table.push(row);
             session.message(format!("rings of {ring_size}: loss by length of a burst"));
             chart = chart.series(Series::points(&ring_size.to_string(), curve(&mut device)?));
             session.step();
@@ -105,18 +103,17 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn row(sizes: &impl std::fmt::Display, ring_size: u16, verdict: &Verdict, pace: f64, rate: f64) -> Row {
+fn row(sizes: &impl std::fmt::Display, ring_size: u16, verdict: &Verdict, paces: &[f64]) -> Row {
     let row = Row::new()
         .label("size", sizes)
         .label("ring", ring_size)
-        .value("pace", pace / 1e6)
-        .value("rate", rate / 1e6);
+        .measured("pace", paces.iter().map(|pace| pace / 1e6));
     let (bursts, mark) = match verdict {
         Verdict::BelowMinimum { .. } => return row.not_measured("burst", "loss at the shortest burst"),
         Verdict::Found(bursts) => (bursts, None),
         Verdict::AtLeast { bursts, .. } => (bursts, Some(marks::LIMITED_BY_SEARCH)),
     };
-    let row = row.value("burst", bursts.average);
+    let row = row.average("burst", bursts.lengths.iter().map(|frames| *frames as f64));
     let row = match mark {
         Some(mark) => row.mark(mark),
         None => row,

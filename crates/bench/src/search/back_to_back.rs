@@ -97,7 +97,7 @@ fn halvings(width: u64, resolution: u64) -> u32 {
 }
 
 /// What was found, of all repetitions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// In one repetition or more the shortest burst was lost: there is no number.
     BelowMinimum {
@@ -116,8 +116,10 @@ pub enum Verdict {
 }
 
 /// The longest bursts without loss, over all repetitions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bursts {
+    /// The longest burst of each repetition, frames.
+    pub lengths: Vec<u64>,
     /// Average, frames.
     pub average: f64,
     /// Least, frames.
@@ -246,6 +248,7 @@ impl Bursts {
         let implied = average / settings.maximum_frame_rate;
         let corrected = implied * (1.0 - settings.throughput / settings.maximum_frame_rate);
         Self {
+            lengths: lengths.to_vec(),
             average,
             least: lengths.iter().copied().min().unwrap_or(0),
             most: lengths.iter().copied().max().unwrap_or(0),

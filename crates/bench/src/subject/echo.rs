@@ -1,10 +1,12 @@
 //! An echo: a second generator process that forwards frames unread, and so shows what generator and links can do.
 
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::Expected;
+
 use super::{Counters, LINKS_LIMIT, Setting, Subject, list};
 use crate::error::Result;
 use crate::generator::Generator;
-use crate::topology::Topology;
-use crate::traffic::Expected;
+use crate::process::Process;
 
 /// The echo and its generator.
 #[derive(Debug)]
@@ -17,11 +19,11 @@ impl Echo {
     /// Starts both.
     pub(crate) fn start(setting: &Setting, topology: &Topology) -> Result<Self> {
         let folder = setting.folder_of("echo")?;
-        let links = setting.links(&folder, topology)?;
-        let mut generator = setting.start_traffic(&folder, &links.generator, topology, 1)?;
+        let [tester, device] = setting.both_ends(&folder, topology)?;
+        let mut generator = setting.start_traffic(&folder, &tester, topology, 1)?;
         let program = setting.generator_program()?;
         let echo = Generator::start("sluice-echo", &program, &folder, &setting.interrupt, |command| {
-            command.arg("echo").args(links.device.arguments());
+            command.arg("echo").args(device.arguments());
             command.args(["--cores", &list(&setting.device_cores[..1])]).args(setting.pages());
             if setting.zero_copy {
                 command.arg("--zero-copy");
@@ -59,13 +61,7 @@ impl Subject for Echo {
         vec![self.echo.process().pid()]
     }
 
-    fn pause(&self) {
-        self.echo.process().pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.echo.process().resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![self.echo.process(), self.generator.process()]
     }
 }

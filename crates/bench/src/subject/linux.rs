@@ -15,12 +15,14 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use sluice_trial::topology::*;
+use sluice_trial::traffic::Encapsulation;
+
 use super::veth::Veth;
-use super::{Counters, LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
+use super::{LINKS_LIMIT, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
-use crate::topology::*;
-use crate::traffic::Encapsulation;
+use crate::process::Process;
 
 const NAME: &str = "linux-vxlan";
 /// Destination port (RFC 7348 section 5).
@@ -118,22 +120,10 @@ impl Subject for Linux {
         &mut self.generator
     }
 
-    /// None: what the kernel does is a part of the generator's time.
-    fn counters(&mut self) -> Result<Counters> {
-        Ok(Counters::default())
-    }
-
-    fn forwarding_threads(&self) -> Vec<u32> {
-        Vec::new()
-    }
-
     /// The kernel forwards what is sent.
-    fn pause(&self) {
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.generator.process().resume();
+    /// What the kernel does is a part of the generator's time.
+    fn processes(&self) -> Vec<&Process> {
+        vec![self.generator.process()]
     }
 }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_control::{Answer, Client, CoreStages, Request};
+use sluice_trial::topology::Topology;
 
 use super::{Counters, LINKS_LIMIT, Setting, Subject};
 use crate::document::{NodeSettings, RING_SIZE};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Interrupt, Process, find};
-use crate::topology::Topology;
 
 /// How long the node may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -82,11 +82,11 @@ impl Node {
     pub(crate) fn start(setting: &Setting, variant: Variant) -> Result<Self> {
         let Variant { name, topology, ring_size, flow_cache } = variant;
         let folder = setting.folder_of(name)?;
-        let links = setting.links(&folder, &topology)?;
+        let [tester, device] = setting.both_ends(&folder, &topology)?;
         let settings = NodeSettings {
             topology,
-            uplinks: links.device.uplinks,
-            downlinks: links.device.downlinks,
+            uplinks: device.uplinks,
+            downlinks: device.downlinks,
             cores: setting.device_cores.clone(),
             huge_pages: setting.huge_pages,
             zero_copy: setting.zero_copy,
@@ -105,7 +105,7 @@ impl Node {
         let config = launch.config();
         std::fs::write(&config, &text).during(|| format!("writing {}", config.display()))?;
         let queues = setting.device_cores.len() as u16;
-        let mut generator = setting.start_traffic(&launch.folder, &links.generator, &topology, queues)?;
+        let mut generator = setting.start_traffic(&launch.folder, &tester, &topology, queues)?;
         let mut process = launch.start()?;
         let mut client = launch.connect(&mut process)?;
         generator.wait_for_links(LINKS_LIMIT)?;
@@ -177,16 +177,39 @@ impl Node {
     }
 
     fn apply(&mut self, document: &str) -> Result<()> {
-        let request = Request::Apply { document: document.to_owned(), file: "edge.yaml".into() };
-        match self.ask(&request)? {
-            Answer::Applied(_) => Ok(()),
-            _ => Err(BenchError::Document("the node did not apply it".into())),
-        }
+        apply(document, |request| self.ask(request))
     }
 
-    /// Another connection to the node's control socket.
-    pub(crate) fn another_client(&self) -> Result<Client> {
-        Ok(Client::connect(&self.launch.control())?)
+    /// Gives it documents while trials run, over a connection of its own to the node's control socket.
+    pub(crate) fn swapper(&self) -> Result<Swapper> {
+        let client = Client::connect(&self.launch.control())?;
+        Ok(Swapper { client, documents: self.documents()?, next: 0 })
+    }
+}
+
+/// Swaps a node's document for another one and back again.
+pub(crate) struct Swapper {
+    client: Client,
+    documents: [String; 2],
+    /// Place of the document whose turn it is.
+    next: usize,
+}
+
+impl Swapper {
+    /// Gives the node the document whose turn it is; returns when every worker decides with it.
+    pub(crate) fn swap(&mut self) -> Result<()> {
+        let Self { client, documents, next } = self;
+        let document = &documents[*next];
+        *next = 1 - *next;
+        apply(document, |request| Ok(client.ask(request)?))
+    }
+}
+
+/// Has a node take a document; `ask` carries the request there and the answer back.
+fn apply(document: &str, ask: impl FnOnce(&Request) -> Result<Answer>) -> Result<()> {
+    match ask(&Request::Apply { document: document.to_owned(), file: "edge.yaml".into() })? {
+        Answer::Applied(_) => Ok(()),
+        _ => Err(BenchError::Document("the node did not apply it".into())),
     }
 }
 
@@ -249,13 +272,7 @@ impl Subject for Node {
         Some(&self.text)
     }
 
-    fn pause(&self) {
-        self.process.pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.process.resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![&self.process, self.generator.process()]
     }
 }

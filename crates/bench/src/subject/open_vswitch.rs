@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use sluice_trial::topology::*;
+
 use super::{Counters, LINKS_LIMIT, Links, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result, While};
 use crate::generator::Generator;
 use crate::process::{Process, run};
-use crate::topology::*;
 
 const PROGRAM: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -270,14 +271,8 @@ impl Subject for OpenVswitch {
         self.switch.threads("pmd-c")
     }
 
-    fn pause(&self) {
-        self.switch.pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.switch.resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![&self.switch, self.generator.process()]
     }
 }
 

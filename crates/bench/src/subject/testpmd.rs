@@ -6,18 +6,19 @@
 //!   memif 0 ── testpmd, io ── memif 1
 //! ```
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ChildStdin;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+
+use sluice_trial::topology::Topology;
+use sluice_trial::traffic::Expected;
 
 use super::{Counters, LINKS_LIMIT, Links, Peer, PeerPorts, Setting, Subject};
 use crate::error::{BenchError, Result};
 use crate::generator::Generator;
 use crate::process::{Interrupt, LOOK, Process, find};
-use crate::topology::Topology;
-use crate::traffic::Expected;
 
 const NAME: &str = "testpmd-io";
 /// How long a command may take.
@@ -56,18 +57,7 @@ impl Testpmd {
         let mut process = Process::start("testpmd", Path::new("stdbuf"), &folder, true, |command| {
             command.arg("--output=L").arg(program).args(arguments(setting, &socket));
         })?;
-        let child = process.child();
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(process.failed("it has no pipes"));
-        };
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let (input, lines) = process.lines()?;
         generator.wait_for_links(LINKS_LIMIT)?;
         let mut testpmd = Self { input, lines, interrupt: setting.interrupt.clone(), process, generator };
         // It forwards once it takes commands.
@@ -168,14 +158,8 @@ impl Subject for Testpmd {
         self.process.threads("rte-worker-")
     }
 
-    fn pause(&self) {
-        self.process.pause();
-        self.generator.process().pause();
-    }
-
-    fn resume(&self) {
-        self.process.resume();
-        self.generator.process().resume();
+    fn processes(&self) -> Vec<&Process> {
+        vec![&self.process, self.generator.process()]
     }
 }
 

@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use sluice_trial::ports::PortName;
+use sluice_trial::topology::{downlink_mac, uplink_mac};
+
 use super::{Links, NamedPorts, Setting, entering};
 use crate::error::{BenchError, Result, While};
-use crate::ports::PortName;
 use crate::process::{Process, run};
-use crate::topology::{downlink_mac, uplink_mac};
 
 /// How long a namespace may take to be there.
 const START_LIMIT: Duration = Duration::from_secs(5);
@@ -82,7 +83,7 @@ impl Veth {
             Links { uplinks: uplink, downlinks: downlink }
         };
         Setting {
-            ports: Some(NamedPorts { generator: links(), device: links() }),
+            ports: Some(NamedPorts { generator: links(), device: Some(links()) }),
             generator_cores: setting.generator_cores.iter().take(1).copied().collect(),
             device_cores: vec![setting.device_core()],
             huge_pages: false,

@@ -44,7 +44,6 @@ use crate::Timestamp;
 mod config;
 mod message;
 mod presence;
-mod rate;
 mod receive;
 mod resolver;
 mod table;

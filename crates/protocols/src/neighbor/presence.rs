@@ -7,9 +7,9 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv6Net};
 use sluice_wire::MacAddr;
 
-use super::rate::RateLimit;
 use super::{Interface, Link};
 use crate::Timestamp;
+use crate::rate::RateLimit;
 
 /// The least time between two defences of an address (DEFEND_INTERVAL of RFC 5227 §1.1).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);

@@ -12,6 +12,7 @@ use super::{
     Action, DiscardReason, Interface, Link, NeighborKey, NeighborView, ResolverConfig, ResolverStatistics,
 };
 use crate::Timestamp;
+use crate::random::Random;
 
 /// Resolves the addresses of neighbours for packets of type `P`.
 ///
@@ -55,14 +56,14 @@ pub struct Resolver<P> {
     pub(super) announcing: BTreeMap<Link, (u32, Timestamp)>,
     /// When frames that may be answers were last shed.
     pub(super) shed: Option<Timestamp>,
-    pub(super) random: u64,
+    pub(super) random: Random,
 }
 
 impl<P> Resolver<P> {
     /// A resolver without interfaces, all of whose ports are down.
     pub fn new(config: ResolverConfig) -> Self {
         Self {
-            random: config.seed,
+            random: Random::new(config.seed),
             config: config.raised(),
             links: BTreeMap::new(),
             own_macs: BTreeSet::new(),

@@ -319,15 +319,7 @@ impl<P> Resolver<P> {
     /// How long an answer counts: between half and one and a half of the configured time, evenly (RFC 4861 §6.3.2).
     fn reachable_time(&mut self) -> Duration {
         let base = self.config.reachable;
-        let fraction = (self.next_random() >> 48) as u32;
+        let fraction = (self.random.next() >> 48) as u32;
         (base / 2).saturating_add(base.saturating_mul(fraction) / (1 << 16))
-    }
-
-    /// The next number of the sequence SplitMix64, which spreads times and keeps no secret.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }

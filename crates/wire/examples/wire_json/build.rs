@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Deserializer};
 use sluice_wire::arp::{Arp, ArpOperation};
+use sluice_wire::bfd::{Bfd, BfdDiagnostic, BfdState};
 use sluice_wire::ethernet::VlanTag;
 use sluice_wire::frame::FrameBuilder;
 use sluice_wire::geneve::{Geneve, GeneveOption};
@@ -12,6 +13,8 @@ use sluice_wire::icmpv4::Icmpv4;
 use sluice_wire::icmpv6::Icmpv6;
 use sluice_wire::ipv4::Ipv4;
 use sluice_wire::ipv6::Ipv6;
+use sluice_wire::lacp::{Lacp, LacpState, PortInfo};
+use sluice_wire::marker::{Marker, MarkerKind};
 use sluice_wire::neighbor::{
     NeighborAdvertisement, NeighborMessage, NeighborOption, PrefixInformation, RouterAdvertisement,
 };
@@ -62,6 +65,9 @@ enum Layer {
     Neighbor(NeighborLayer),
     Geneve(GeneveLayer),
     Vxlan { vni: u32 },
+    Bfd(BfdLayer),
+    Lacp(LacpLayer),
+    Marker(MarkerLayer),
     Payload { data: Octets },
 }
 
@@ -226,6 +232,47 @@ struct TunnelOption {
     data: Octets,
 }
 
+#[derive(Deserialize)]
+struct BfdLayer {
+    state: u8,
+    diagnostic: u8,
+    poll: bool,
+    r#final: bool,
+    control_plane_independent: bool,
+    demand: bool,
+    detect_multiplier: u8,
+    my_discriminator: u32,
+    your_discriminator: u32,
+    desired_min_tx: u32,
+    required_min_rx: u32,
+    required_min_echo_rx: u32,
+}
+
+#[derive(Deserialize)]
+struct LacpLayer {
+    actor: PortFields,
+    partner: PortFields,
+    collector_max_delay: u16,
+}
+
+#[derive(Deserialize)]
+struct PortFields {
+    system_priority: u16,
+    system: MacAddr,
+    key: u16,
+    port_priority: u16,
+    port: u16,
+    state: u8,
+}
+
+#[derive(Deserialize)]
+struct MarkerLayer {
+    response: bool,
+    requester_port: u16,
+    requester_system: MacAddr,
+    requester_transaction: u32,
+}
+
 impl Layer {
     fn add_to(self, builder: FrameBuilder) -> Result<FrameBuilder, Box<dyn Error>> {
         Ok(match self {
@@ -250,6 +297,9 @@ impl Layer {
             }
             Self::Geneve(layer) => builder.geneve_header(layer.header()?),
             Self::Vxlan { vni } => builder.vxlan_header(Vxlan { vni: Vni::new(vni).ok() }),
+            Self::Bfd(layer) => builder.bfd(layer.packet()?),
+            Self::Lacp(layer) => builder.lacp(layer.into()),
+            Self::Marker(layer) => builder.marker(layer.into()),
             Self::Payload { data } => builder.payload(&data.0),
         })
     }
@@ -402,5 +452,60 @@ impl GeneveLayer {
             header.push_option(GeneveOption { class: *class, kind: *kind, data: &data.0 })?;
         }
         Ok(header)
+    }
+}
+
+impl BfdLayer {
+    fn packet(self) -> Result<Bfd, Box<dyn Error>> {
+        let states = [BfdState::AdminDown, BfdState::Down, BfdState::Init, BfdState::Up];
+        let state = states.get(usize::from(self.state)).ok_or("a BFD state is below 4")?;
+        Ok(Bfd {
+            state: *state,
+            diagnostic: BfdDiagnostic::from_bits(self.diagnostic),
+            poll_flag: self.poll,
+            final_flag: self.r#final,
+            control_plane_independent: self.control_plane_independent,
+            demand: self.demand,
+            detect_multiplier: self.detect_multiplier,
+            my_discriminator: self.my_discriminator,
+            your_discriminator: self.your_discriminator,
+            desired_min_tx: self.desired_min_tx,
+            required_min_rx: self.required_min_rx,
+            required_min_echo_rx: self.required_min_echo_rx,
+        })
+    }
+}
+
+impl From<LacpLayer> for Lacp {
+    fn from(layer: LacpLayer) -> Self {
+        Self {
+            actor: layer.actor.into(),
+            partner: layer.partner.into(),
+            collector_max_delay: layer.collector_max_delay,
+        }
+    }
+}
+
+impl From<PortFields> for PortInfo {
+    fn from(fields: PortFields) -> Self {
+        Self {
+            system_priority: fields.system_priority,
+            system: fields.system,
+            key: fields.key,
+            port_priority: fields.port_priority,
+            port: fields.port,
+            state: LacpState::from_bits(fields.state),
+        }
+    }
+}
+
+impl From<MarkerLayer> for Marker {
+    fn from(layer: MarkerLayer) -> Self {
+        Self {
+            kind: if layer.response { MarkerKind::Response } else { MarkerKind::Marker },
+            requester_port: layer.requester_port,
+            requester_system: layer.requester_system,
+            requester_transaction: layer.requester_transaction,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_wire::arp::ArpPacket;
+use sluice_wire::bfd::BfdPacket;
 use sluice_wire::checksum::PseudoHeader;
 use sluice_wire::ethernet::{EthernetView, VlanTag};
 use sluice_wire::geneve::GeneveView;
@@ -9,8 +10,11 @@ use sluice_wire::icmpv4::{Icmpv4, Icmpv4View};
 use sluice_wire::icmpv6::Icmpv6View;
 use sluice_wire::ipv4::{Ipv4, Ipv4View};
 use sluice_wire::ipv6::Ipv6View;
+use sluice_wire::lacp::PortInfo;
+use sluice_wire::marker::MarkerKind;
 use sluice_wire::neighbor::{NeighborMessage, NeighborOption, NeighborView};
 use sluice_wire::options::RawOptions;
+use sluice_wire::slow_protocols::SlowProtocol;
 use sluice_wire::tcp::{TcpOption, TcpView};
 use sluice_wire::udp::{UdpView, port};
 use sluice_wire::vxlan::VxlanView;
@@ -56,6 +60,7 @@ fn network(ether_type: EtherType, bytes: &[u8], layers: &mut Vec<Value>) -> Resu
         EtherType::TRANSPARENT_ETHERNET => ethernet(bytes, layers),
         EtherType::ARP => arp(bytes, layers),
         EtherType::IPV4 => ipv4(Ipv4View::parse(bytes)?, layers),
+        EtherType::SLOW_PROTOCOLS => slow_protocol(bytes, layers),
         EtherType::IPV6 => ipv6(Ipv6View::parse(bytes)?, layers),
         _ => payload(bytes, layers),
     }
@@ -79,6 +84,38 @@ fn arp(bytes: &[u8], layers: &mut Vec<Value>) -> Result<(), WireError> {
         "target_address": packet.target_address(),
     }));
     Ok(())
+}
+
+fn slow_protocol(bytes: &[u8], layers: &mut Vec<Value>) -> Result<(), WireError> {
+    layers.push(match SlowProtocol::parse(bytes)? {
+        SlowProtocol::Lacp(packet) => json!({
+            "layer": "lacp",
+            "version": packet.version(),
+            "actor": port_info(packet.actor()),
+            "partner": port_info(packet.partner()),
+            "collector_max_delay": packet.collector_max_delay(),
+        }),
+        SlowProtocol::Marker(packet) => json!({
+            "layer": "marker",
+            "response": packet.kind() == MarkerKind::Response,
+            "requester_port": packet.requester_port(),
+            "requester_system": packet.requester_system(),
+            "requester_transaction": packet.requester_transaction(),
+        }),
+        SlowProtocol::Other { .. } => return payload(bytes, layers),
+    });
+    Ok(())
+}
+
+fn port_info(info: PortInfo) -> Value {
+    json!({
+        "system_priority": info.system_priority,
+        "system": info.system,
+        "key": info.key,
+        "port_priority": info.port_priority,
+        "port": info.port,
+        "state": info.state.bits(),
+    })
 }
 
 fn ipv4(view: Ipv4View<'_>, layers: &mut Vec<Value>) -> Result<(), WireError> {
@@ -190,6 +227,7 @@ fn udp(view: UdpView<'_>, pseudo: Option<PseudoHeader>, layers: &mut Vec<Value>)
     match view.destination_port() {
         port::GENEVE => geneve(view.payload(), layers),
         port::VXLAN => vxlan(view.payload(), layers),
+        port::BFD => bfd(view.payload(), layers),
         _ => payload(view.payload(), layers),
     }
 }
@@ -350,4 +388,24 @@ fn vxlan(bytes: &[u8], layers: &mut Vec<Value>) -> Result<(), WireError> {
     let view = VxlanView::parse(bytes)?;
     layers.push(json!({ "layer": "vxlan", "vni": view.vni().map_or(0, Vni::get) }));
     ethernet(view.payload(), layers)
+}
+
+fn bfd(bytes: &[u8], layers: &mut Vec<Value>) -> Result<(), WireError> {
+    let packet = BfdPacket::parse(bytes)?;
+    layers.push(json!({
+        "layer": "bfd",
+        "state": packet.state() as u8,
+        "diagnostic": packet.diagnostic().bits(),
+        "poll": packet.poll_flag(),
+        "final": packet.final_flag(),
+        "control_plane_independent": packet.control_plane_independent(),
+        "demand": packet.demand(),
+        "detect_multiplier": packet.detect_multiplier(),
+        "my_discriminator": packet.my_discriminator(),
+        "your_discriminator": packet.your_discriminator(),
+        "desired_min_tx": packet.desired_min_tx(),
+        "required_min_rx": packet.required_min_rx(),
+        "required_min_echo_rx": packet.required_min_echo_rx(),
+    }));
+    Ok(())
 }

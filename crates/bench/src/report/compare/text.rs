@@ -37,6 +37,13 @@ impl Comparison {
                 );
             }
         }
+        let unknown = |change: &&Change| change.verdict == Verdict::Changed && change.noise.is_none();
+        let single = self.changes.iter().filter(unknown).count();
+        if single > 0 {
+            text.paragraph(&format!(
+                "{single} of the numbers that changed are of one measurement in both reports: how much noise is in them is unknown, so they are called neither worse nor better. More trials, or searches, of each case (--repeat) tell."
+            ));
+        }
         text.styled_paragraph(Some(Style::Bold), &self.verdict());
         text.into_string()
     }

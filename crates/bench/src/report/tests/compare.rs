@@ -90,6 +90,7 @@ fn a_small_change_is_none_even_without_noise() {
     assert_eq!(comparison.changes[0].noise, None);
     let text = comparison.render(Screen::default());
     assert!(text.contains("unknown"), "without trials the noise is unknown: {text}");
+    assert!(text.contains("1 of the numbers that changed are of one measurement"), "{text}");
 }
 
 #[test]

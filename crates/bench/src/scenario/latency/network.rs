@@ -23,6 +23,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sluice_lab::{Lab, PortKind, ProcessIdentity, Topology, UpOptions};
+use sluice_trial::traffic::Encapsulation;
 
 use super::cases::{CASES, Case, PORT};
 use super::ends::{Kind, READY, Trial};
@@ -30,7 +31,6 @@ use crate::command::ENDS;
 use crate::error::{BenchError, Result, While};
 use crate::machine::{Raised, Realtime};
 use crate::process::{Interrupt, Process};
-use crate::traffic::Encapsulation;
 
 const TOPOLOGY: &str = include_str!("topology.yaml");
 /// Real-time priority of the ends, above that of the nodes: they are what measures.

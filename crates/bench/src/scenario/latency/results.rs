@@ -3,7 +3,7 @@
 use super::cases::{CASES, Case, FEATURES, Feature, OVERLAY, ROUTING};
 use super::ends::{Kind, Trial};
 use super::merge::{Breakdown, Leg};
-use crate::measure::median;
+use crate::report::median;
 use crate::report::{Axis, Chart, ChartKind, Column, Latency, Report, Row, Section, Series, Table};
 
 /// The trials of every case, round by round.

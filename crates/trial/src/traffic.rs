@@ -332,8 +332,16 @@ impl Stream {
             return false;
         };
         path_of(destination).is_some_and(|path| {
-            path < self.topology.paths && source == uplink_mac(self.topology.uplink_of(path))
+            path < self.topology.paths && source == self.edge_on_uplink(self.topology.uplink_of(path))
         })
+    }
+
+    const fn edge_on_uplink(&self, uplink: u8) -> MacAddr {
+        self.topology.edge.uplinks[uplink as usize]
+    }
+
+    const fn edge_on_downlink(&self, downlink: u8) -> MacAddr {
+        self.topology.edge.downlinks[downlink as usize]
     }
 
     fn has_outer_headers(&self, frame: &[u8], same: &impl Fn(Range<usize>) -> bool) -> bool {
@@ -398,15 +406,15 @@ impl Stream {
         let downlink = self.topology.downlink_of(workload);
         let (edge, other) = match side {
             // Which path the edge takes is not known; of what it sends, the template takes the first one.
-            Side::Uplink if sender == Sender::Edge => (uplink_mac(0), path_mac(0)),
+            Side::Uplink if sender == Sender::Edge => (self.edge_on_uplink(0), path_mac(0)),
             Side::Uplink => {
                 let uplink = self.topology.uplink_of_flow(flow);
-                (uplink_mac(uplink), path_mac(uplink))
+                (self.edge_on_uplink(uplink), path_mac(uplink))
             }
             Side::Downlink if self.topology.encapsulation == Encapsulation::None => {
-                (downlink_mac(downlink), host_mac(downlink))
+                (self.edge_on_downlink(downlink), host_mac(downlink))
             }
-            Side::Downlink => (ROUTER_MAC, workload_mac(workload)),
+            Side::Downlink => (self.topology.edge.router, workload_mac(workload)),
         };
         match sender {
             Sender::Generator => (other, edge),
@@ -416,7 +424,7 @@ impl Stream {
 
     fn encapsulate(&self, frame: FrameBuilder, flow: u16, sender: Sender) -> FrameBuilder {
         let downlink = self.topology.downlink_of(flow % WORKLOADS);
-        let edge = (downlink_mac(downlink), self.topology.edge_tep(downlink));
+        let edge = (self.edge_on_downlink(downlink), self.topology.edge_tep(downlink));
         let host = (host_mac(downlink), self.topology.host_tep(downlink));
         let (source, destination) = if sender == Sender::Edge { (edge, host) } else { (host, edge) };
         let frame = frame.ethernet(source.0, destination.0);

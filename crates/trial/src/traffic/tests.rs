@@ -12,6 +12,7 @@ use super::*;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Encap, Direction::Decap];
 const ONE: Topology = Topology {
+    edge: EdgeMacs::NODE,
     uplinks: 1,
     downlinks: 1,
     paths: 1,

@@ -2,7 +2,10 @@
 //!
 //! The generator speaks first, with [`Answer::Started`]; from then on each [`Command`] gets one answer. It ends when its input ends.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use sluice_wire::MacAddr;
 
 use crate::traffic::{Direction, Expected, Family};
 
@@ -12,6 +15,15 @@ use crate::traffic::{Direction, Expected, Family};
 pub enum Command {
     /// Wait until both links are up: [`Answer::LinksUp`].
     WaitForLinks {
+        /// Give up after this long, milliseconds.
+        timeout_ms: u64,
+    },
+    /// Find out the MAC addresses of a device that is no node: [`Answer::Device`].
+    FindDevice {
+        /// By link, uplinks first: those that are known. The others are asked for, by ARP and neighbour solicitation.
+        macs: Vec<Option<MacAddr>>,
+        /// That of its router on the segments, if it is another one than a node's.
+        router: Option<MacAddr>,
         /// Give up after this long, milliseconds.
         timeout_ms: u64,
     },
@@ -51,6 +63,13 @@ pub const MOST_SIZES: usize = 4096;
 /// Most frames whose arrivals are told.
 pub const MOST_ARRIVALS: u64 = 1_000_000;
 
+/// A trial is over when nothing has come back for so long: longer than other programs hold a core of a shared machine.
+pub const QUIET: Duration = Duration::from_millis(200);
+/// The same once every frame has come back: there may still be copies of some.
+pub const COMPLETE_QUIET: Duration = Duration::from_millis(5);
+/// Longest wait for that, from the moment when sending has ended.
+pub const SETTLING_LIMIT: Duration = Duration::from_secs(1);
+
 /// What a trial offers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
@@ -84,6 +103,11 @@ pub enum Answer {
     },
     /// Both links are up.
     LinksUp,
+    /// The device's MAC addresses, by link: from now on, trials send to these.
+    Device {
+        /// Of uplinks, then of downlinks.
+        macs: Vec<MacAddr>,
+    },
     /// The result of a trial.
     Trial(TrialResult),
     /// What was forwarded.
@@ -315,8 +339,13 @@ mod tests {
             latency: true,
             arrivals: true,
         };
-        for command in [Command::WaitForLinks { timeout_ms: 5 }, Command::Trial(order), Command::GetForwarded]
-        {
+        let find = Command::FindDevice {
+            macs: vec![None, Some(MacAddr([2, 0, 0, 0, 0, 1]))],
+            router: Some(MacAddr::BROADCAST),
+            timeout_ms: 5,
+        };
+        let wait = Command::WaitForLinks { timeout_ms: 5 };
+        for command in [wait, find, Command::Trial(order), Command::GetForwarded] {
             let line = serde_json::to_string(&command).unwrap();
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Command>(&line).unwrap(), command);

@@ -7,14 +7,14 @@ use crate::Timestamp;
 /// Lets a number of events a second pass, and as many at once after a second of rest: the generic cell rate algorithm
 /// (ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RateLimit {
+pub(crate) struct RateLimit {
     /// When the event would be due if all events so far had come evenly.
     due: Timestamp,
 }
 
 impl RateLimit {
     /// Whether an event at `now` passes, of at most `per_second` a second.
-    pub(super) fn pass(&mut self, per_second: u32, now: Timestamp) -> bool {
+    pub(crate) fn pass(&mut self, per_second: u32, now: Timestamp) -> bool {
         let burst = Duration::from_secs(1);
         let due = self.due.max(now);
         let next = due.after(burst / per_second.max(1));

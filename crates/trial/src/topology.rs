@@ -9,16 +9,16 @@
 //! The generator plays the routers (behind which the tester is) and the host; the bench writes the node's document from the same
 //! functions, and a test holds the two together.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use sluice_wire::{MacAddr, Vni};
 
-use crate::line_rate::{self, LineRateError, Outer, Tunnel};
 use crate::traffic::{Encapsulation, Family};
 
-/// MAC address of the distributed router.
-pub const ROUTER_MAC: MacAddr = sluice_intent::plan::DEFAULT_ROUTER_MAC;
+/// MAC address of the distributed router: the one that a node has unless its document names another.
+pub const ROUTER_MAC: MacAddr = MacAddr([0x02, 0x50, 0x56, 0x56, 0x44, 0x52]);
 /// Workloads behind the host.
 pub const WORKLOADS: u16 = 20;
 /// Addresses behind the tester. Each talks to each workload.
@@ -49,12 +49,63 @@ pub struct Topology {
     pub encapsulation: Encapsulation,
     /// Family of the TEPs.
     pub outer: Family,
+    /// MAC addresses of the edge.
+    pub edge: EdgeMacs,
+}
+
+impl Topology {
+    /// One uplink, one downlink, Geneve over IPv4; the edge is a node.
+    pub const ONE: Self = Self {
+        uplinks: 1,
+        downlinks: 1,
+        paths: 1,
+        encapsulation: Encapsulation::Geneve,
+        outer: Family::Ipv4,
+        edge: EdgeMacs::NODE,
+    };
 }
 
 impl Default for Topology {
-    /// One uplink, one downlink, Geneve over IPv4.
+    /// [`Topology::ONE`].
     fn default() -> Self {
-        Self { uplinks: 1, downlinks: 1, paths: 1, encapsulation: Encapsulation::Geneve, outer: Family::Ipv4 }
+        Self::ONE
+    }
+}
+
+/// MAC addresses of the edge. A node has those of its document; what another device has is found out before the first trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeMacs {
+    /// Its ports on the uplinks.
+    pub uplinks: [MacAddr; MOST_PATHS as usize],
+    /// Its ports on the downlinks.
+    pub downlinks: [MacAddr; MOST_DOWNLINKS as usize],
+    /// Its router on the segments: where workloads send to, behind a tunnel.
+    pub router: MacAddr,
+}
+
+impl EdgeMacs {
+    /// Those of a node.
+    pub const NODE: Self = {
+        let mut macs = Self {
+            uplinks: [uplink_mac(0); MOST_PATHS as usize],
+            downlinks: [downlink_mac(0); MOST_DOWNLINKS as usize],
+            router: ROUTER_MAC,
+        };
+        let mut link = 1;
+        while link < MOST_PATHS {
+            macs.uplinks[link as usize] = uplink_mac(link);
+            link += 1;
+        }
+        macs.downlinks[1] = downlink_mac(1);
+        macs
+    };
+
+    /// That of the port on a link.
+    pub const fn set(&mut self, (side, number): (Side, u8), mac: MacAddr) {
+        match side {
+            Side::Uplink => self.uplinks[number as usize] = mac,
+            Side::Downlink => self.downlinks[number as usize] = mac,
+        }
     }
 }
 
@@ -65,6 +116,15 @@ pub enum Side {
     Uplink,
     /// Towards the workloads.
     Downlink,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+        })
+    }
 }
 
 impl Topology {
@@ -80,21 +140,6 @@ impl Topology {
         } else {
             (Side::Downlink, (link - self.uplinks as usize) as u8)
         }
-    }
-
-    /// The encapsulation on the downlinks, to reckon line rates with.
-    ///
-    /// # Errors
-    ///
-    /// None: there are no options that could be wrong.
-    pub fn line_rate_encapsulation(&self) -> Result<line_rate::Encapsulation, LineRateError> {
-        let tunnel = match self.encapsulation {
-            Encapsulation::Geneve => Tunnel::Geneve { option_bytes: 0 },
-            Encapsulation::Vxlan => Tunnel::Vxlan,
-            Encapsulation::None => Tunnel::None,
-        };
-        let outer = if self.outer == Family::Ipv4 { Outer::Ipv4 } else { Outer::Ipv6 };
-        line_rate::Encapsulation::new(tunnel, outer, false)
     }
 
     /// The uplink that a path's router is on.
@@ -122,6 +167,14 @@ impl Topology {
         let mut segments = uplink_ipv6(self.uplink_of(path)).segments();
         segments[7] = u16::from(self.host_part(path));
         Ipv6Addr::from(segments)
+    }
+
+    /// The edge on a link: of an uplink both families, of a downlink its TEP.
+    pub fn edge_addresses(&self, link: usize) -> Vec<IpAddr> {
+        match self.side(link) {
+            (Side::Uplink, uplink) => vec![uplink_ipv4(uplink).into(), uplink_ipv6(uplink).into()],
+            (Side::Downlink, downlink) => vec![self.edge_tep(downlink)],
+        }
     }
 
     /// A TEP of the edge.
