@@ -92,7 +92,11 @@ mod tests {
         for millisecond in 2..100 {
             loads.update(at(millisecond), 2, |tep| if tep == 0 { millisecond * 125_000 } else { 0 });
         }
-        assert_eq!((place(&mut loads), place(&mut loads)), (1, 1), "two small ones are less than a large one");
+        assert_eq!(
+            (place(&mut loads), place(&mut loads)),
+            (1, 1),
+            "two small ones are less than a large one"
+        );
         // The first is silent, the second carries as much as it did.
         for millisecond in 100..1000 {
             let second = (millisecond - 100) * 125_000;

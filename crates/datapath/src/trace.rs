@@ -65,7 +65,7 @@ pub fn trace(
             let names = Names(snapshot);
             report.stage("parse", names.parsed(&parsed));
             let mut recorder = Recorder::default();
-            let view = View { snapshot, neighbors };
+            let view = View { snapshot, neighbors, loads: None };
             let ttl = Some(parsed.ttl).filter(|_| parsed.key.is_ip());
             let decision = decide(view, &parsed.key, ttl, &mut recorder);
             for step in &recorder.0 {
@@ -227,6 +227,10 @@ impl Names<'_> {
                 "ecmp".to_owned(),
                 format!("way {} of {of}, by the hash of addresses, protocol and ports", chosen + 1),
             ),
+            Step::Tunnel { local, remote, of, replaced } => {
+                let why = if *replaced { ", since the flow's own is not usable" } else { "" };
+                ("tep-group".to_owned(), format!("from {local} to {remote}, one of {of} ways{why}"))
+            }
             Step::Neighbor { key, mac } => {
                 let port = &self.0.plan().ports[key.port.index()].name;
                 let found = mac.map_or_else(|| "not resolved yet".to_owned(), |mac| format!("is {mac}"));

@@ -111,7 +111,12 @@ fn into_tunnel(
     let tunnel = view.snapshot.tunnel(chosen);
     let ways = view.snapshot.tunnel_group(group).tunnels().count();
     if ways > 1 {
-        tracer.step(|| Step::Tunnel { local: tunnel.local, remote: tunnel.remote, of: ways, replaced: chosen != own });
+        tracer.step(|| Step::Tunnel {
+            local: tunnel.local,
+            remote: tunnel.remote,
+            of: ways,
+            replaced: chosen != own,
+        });
     }
     let resolved = view.neighbors.resolve(&tunnel.next_hop);
     tracer.step(|| Step::Neighbor { key: tunnel.next_hop, mac: resolved.map(|(_, mac)| mac) });

@@ -205,9 +205,7 @@ impl Compiler<'_> {
     /// The TEPs of the remote one's family that a segment's flows may leave by: the one that it is pinned to, or another if that is of the other
     /// family, or all of the group.
     fn local_teps(&self, overlay: Overlay, remote: IpAddr) -> ArrayVec<TepIndex, MAX_TEP_GROUP> {
-        let same = |tep: &TepIndex| {
-            self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4()
-        };
+        let same = |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
         let all = (0..self.plan.teps.len() as u16).map(TepIndex).filter(same);
         match overlay.tep.filter(|tep| !overlay.grouped && same(tep)) {
             Some(pinned) => ArrayVec::from_iter([pinned]),
