@@ -21,7 +21,7 @@ use crate::dataplane::{Dataplane, Kept, Rings};
 use crate::worker::{Command, Retired};
 
 /// Ticks between two looks at the links and whether the workers go on.
-const LINK_TICKS: u32 = 20;
+const LINK_TICKS: u32 = 4;
 /// Between two looks at whether a snapshot is in force.
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -134,7 +134,7 @@ impl Node {
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(LINK_TICKS) {
             dataplane.workers.iter_mut().for_each(|worker| worker.advance(now));
-            self.links.poll(dataplane, &mut self.neighbors);
+            self.links.poll(dataplane, &self.snapshot, &mut self.neighbors);
         }
         self.neighbors.advance(dataplane);
         self.captures.collect(dataplane);
@@ -145,6 +145,7 @@ impl Node {
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
+        self.links.tell(&self.snapshot);
         let Some(dataplane) = &mut self.dataplane else { return };
         for worker in &mut dataplane.workers {
             let logical = Arc::new(LogicalCounters::new(&self.snapshot));
