@@ -93,7 +93,7 @@ impl Node {
         neighbors.configure(&snapshot, &dataplane);
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);
-        Ok(Self {
+        let mut node = Self {
             fixed: Fixed::of(&plan),
             flow_cache: plan.dataplane.flow_cache.enabled,
             profile: false,
@@ -111,7 +111,16 @@ impl Node {
             plan,
             snapshot,
             neighbors,
-        })
+        };
+        node.look_at_links();
+        Ok(node)
+    }
+
+    /// Finds out which links are up, so that nobody is told of one that nobody has looked at yet.
+    fn look_at_links(&mut self) {
+        if let Some(dataplane) = &self.dataplane {
+            self.links.poll(dataplane, &self.snapshot, &mut self.neighbors);
+        }
     }
 
     /// Looks at the rings from the workers and the timers. The core of a worker that has ended by itself: nobody polls its queues any more.
@@ -265,6 +274,7 @@ impl Node {
         self.failure = None;
         self.plan = Arc::clone(plan);
         self.snapshot = snapshot;
+        self.look_at_links();
         self.set_flow_cache(*flow_cache);
         if *profile {
             self.set_profile(true);
