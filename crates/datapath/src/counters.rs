@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use sluice_intent::plan::MAX_TEPS;
+
 use crate::drops::DropReason;
 use crate::punt::PuntKind;
 use crate::snapshot::Snapshot;
@@ -14,6 +16,10 @@ use crate::snapshot::Snapshot;
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// The count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -68,6 +74,8 @@ pub struct EngineCounters {
     pub cache_size: Counter,
     /// Rewrites in use.
     pub rewrites: Counter,
+    /// Bytes of inner frames that each local TEP sent, by the TEP's number: up to date within milliseconds.
+    pub tep_bytes: [Counter; MAX_TEPS],
 }
 
 impl Default for EngineCounters {
@@ -85,6 +93,7 @@ impl Default for EngineCounters {
             cache_flows: Counter::default(),
             cache_size: Counter::default(),
             rewrites: Counter::default(),
+            tep_bytes: [const { Counter::new() }; MAX_TEPS],
         }
     }
 }

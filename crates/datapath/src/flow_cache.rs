@@ -238,16 +238,22 @@ impl FlowCache {
         Inserted::Evicted
     }
 
-    /// Frees the entries from `start` on, at most `count`, that have been silent for the idle timeout, and counts the live ones
-    /// among them.
-    pub(crate) fn sweep(&mut self, start: usize, count: usize, second: u64) -> usize {
-        let (now, timeout) = (stamp(second), self.idle_timeout);
+    /// Frees the entries from `start` on, at most `count`, that have been silent for longer than what `timeout` says of their rewrites, in
+    /// seconds, and counts the live ones among them.
+    pub(crate) fn sweep(
+        &mut self,
+        start: usize,
+        count: usize,
+        second: u64,
+        timeout: impl Fn(RewriteRef) -> u16,
+    ) -> usize {
+        let now = stamp(second);
         let mut live = 0;
         for entry in self.entries_mut().iter_mut().skip(start).take(count) {
             if entry.is_free() {
                 continue;
             }
-            if age(now, entry.last_seen()) > timeout {
+            if age(now, entry.last_seen()) > timeout(RewriteRef::from_bits(entry.0[7])) {
                 *entry = Entry::FREE;
             } else {
                 live += 1;
@@ -386,7 +392,7 @@ mod tests {
                     Step::Wait(seconds) => model.second += seconds,
                     Step::Sweep => {
                         let live: Vec<FlowKey> = model.flows.keys().filter(|key| model.is_live(key)).copied().collect();
-                        prop_assert_eq!(cache.sweep(0, cache.size(), model.second), live.len());
+                        prop_assert_eq!(cache.sweep(0, cache.size(), model.second, |_| TIMEOUT), live.len());
                         model.flows.retain(|key, _| live.contains(key));
                     }
                 }
@@ -422,7 +428,8 @@ mod tests {
         }
         let live = |second| (0..20).filter(|number| second - (100 + number) <= u64::from(TIMEOUT)).count();
         for second in [119, 121, 129] {
-            let counted: usize = (0..64).step_by(8).map(|start| cache.sweep(start, 8, second)).sum();
+            let counted: usize =
+                (0..64).step_by(8).map(|start| cache.sweep(start, 8, second, |_| TIMEOUT)).sum();
             assert_eq!((counted, contents(&cache).len()), (live(second), live(second)));
         }
         assert_eq!(live(129), 1, "the flow of second 119 is the last");

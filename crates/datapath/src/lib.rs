@@ -31,6 +31,7 @@ pub mod punt;
 mod respond;
 mod rewrite;
 pub mod snapshot;
+mod tep_load;
 pub mod time;
 pub mod token_bucket;
 pub mod trace;

@@ -65,7 +65,7 @@ pub fn trace(
             let names = Names(snapshot);
             report.stage("parse", names.parsed(&parsed));
             let mut recorder = Recorder::default();
-            let view = View { snapshot, neighbors };
+            let view = View { snapshot, neighbors, loads: None };
             let ttl = Some(parsed.ttl).filter(|_| parsed.key.is_ip());
             let decision = decide(view, &parsed.key, ttl, &mut recorder);
             for step in &recorder.0 {
@@ -227,6 +227,10 @@ impl Names<'_> {
                 "ecmp".to_owned(),
                 format!("way {} of {of}, by the hash of addresses, protocol and ports", chosen + 1),
             ),
+            Step::Tunnel { local, remote, of, replaced } => {
+                let why = if *replaced { ", since the flow's own is not usable" } else { "" };
+                ("tep-group".to_owned(), format!("from {local} to {remote}, one of {of} ways{why}"))
+            }
             Step::Neighbor { key, mac } => {
                 let port = &self.0.plan().ports[key.port.index()].name;
                 let found = mac.map_or_else(|| "not resolved yet".to_owned(), |mac| format!("is {mac}"));
@@ -304,7 +308,14 @@ impl Names<'_> {
     fn place(&self, place: &Place) -> String {
         match place {
             Place::Local { port, .. } => format!("on port {}", self.0.plan().ports[port.index()].name),
-            Place::Remote(tunnel) => format!("behind TEP {}", self.0.tunnel(*tunnel).remote),
+            Place::Remote(group) => {
+                let group = self.0.tunnel_group(*group);
+                let mut remotes: Vec<_> = group.tunnels().map(|id| self.0.tunnel(id).remote).collect();
+                remotes.sort_unstable();
+                remotes.dedup();
+                let remotes: Vec<String> = remotes.iter().map(ToString::to_string).collect();
+                format!("behind TEP {}", remotes.join(" or "))
+            }
             Place::Unreachable => "behind a TEP of a family that no local TEP has".to_owned(),
         }
     }

@@ -12,6 +12,7 @@ mod ports;
 mod routes;
 mod segments;
 mod subnets;
+mod tep_groups;
 mod teps;
 mod transit;
 mod workloads;
@@ -42,8 +43,9 @@ impl<'d> Scope<'d> {
                 Table::new($noun, $section, names, &$list.broken_names, $list.incomplete(), findings)
             }};
         }
-        // Nothing refers to workloads by name, so their table is only made to find names that occur twice.
+        // Nothing refers to these by name: their tables are only made to find names that occur twice.
         table!("workload", "workloads", draft.workloads);
+        table!("group", "remote-tep-groups", draft.remote_tep_groups);
         let mut scope = Self {
             draft,
             ports: table!("port", "ports", draft.ports),
@@ -70,6 +72,11 @@ impl<'d> Scope<'d> {
         })
     }
 
+    /// Whether the node's TEPs are a group, as far as that can be told.
+    fn has_group(&self) -> bool {
+        matches!(self.draft.tep_group, Slot::Present(_))
+    }
+
     /// The node's own TEPs by address and position.
     fn local_teps(&self) -> impl Iterator<Item = (usize, std::net::IpAddr)> {
         self.draft.teps.iter().map(|(index, tep)| (index, tep.address.addr()))
@@ -83,6 +90,8 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
     let ports = ports::check(scope, findings);
     let uplinks = ports::check_uplinks(scope, findings);
     let teps = teps::check(scope, findings);
+    let tep_group = tep_groups::check_own(scope, findings);
+    let remote_tep_groups = tep_groups::check_remote(scope, findings);
     segments::check_vnis(scope, findings);
     let reach = segments::reach(scope, findings);
     let segments = segments::check(scope, &reach, findings);
@@ -100,6 +109,8 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
             ports: complete(ports)?,
             uplinks: complete(uplinks)?,
             teps: complete(teps)?,
+            tep_group,
+            remote_tep_groups: complete(remote_tep_groups)?,
             segments: complete(segments)?,
             workloads: complete(workloads)?,
             gateways: complete(gateways)?,

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use sluice_wire::MacAddr;
 
 use crate::plan::{
-    DEFAULT_ROUTER_MAC, HugePages, MAX_CORES, MAX_GATEWAYS, MAX_PORTS, MAX_SEGMENTS, MAX_TEPS, MAX_WORKLOADS,
-    Role,
+    DEFAULT_ROUTER_MAC, HugePages, MAX_CORES, MAX_GATEWAYS, MAX_PORTS, MAX_REMOTE_TEP_GROUPS, MAX_SEGMENTS,
+    MAX_TEPS, MAX_WORKLOADS, Role,
 };
 
 pub(crate) use addresses::{AddressSchema, SubnetSchema};
@@ -26,7 +26,7 @@ pub use gateways::{
     Gateway, Interface, NextHop, RouterLink, ServiceRouter, StaticRoute, TierNumber, Transit,
 };
 pub use names::{InterfaceName, Name, NameError, PciAddress};
-pub use overlay::{Segment, Tep, Workload};
+pub use overlay::{RemoteTepGroup, Segment, Tep, TepGroup, Workload};
 pub use ports::{Port, PortKindName, Uplink};
 
 /// Desired state of one node: its ports, tunnel endpoints, segments, workloads and gateways.
@@ -57,6 +57,13 @@ pub struct Document {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_TEPS))]
     pub teps: Vec<Tep>,
+    /// Spreads flows over the node's TEPs. Without it each segment is pinned to one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tep_group: Option<TepGroup>,
+    /// TEPs of other nodes that belong together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_REMOTE_TEP_GROUPS))]
+    pub remote_tep_groups: Vec<RemoteTepGroup>,
     /// Overlay segments that the node spans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_SEGMENTS))]
@@ -206,6 +213,8 @@ impl Document {
             ports: Vec::new(),
             uplinks: Vec::new(),
             teps: Vec::new(),
+            tep_group: None,
+            remote_tep_groups: Vec::new(),
             segments: Vec::new(),
             workloads: Vec::new(),
             gateways: Vec::new(),

@@ -20,6 +20,10 @@ pub const MAX_CORES: usize = 64;
 pub const MAX_ECMP: usize = 8;
 /// Most TEPs of a node.
 pub const MAX_TEPS: usize = 64;
+/// Most TEPs of one group: ways to a node are as many as pairs of its own and the other's.
+pub const MAX_TEP_GROUP: usize = 8;
+/// Most other nodes whose TEPs are known as groups.
+pub const MAX_REMOTE_TEP_GROUPS: usize = 4096;
 /// Most segments that a node spans.
 pub const MAX_SEGMENTS: usize = 4096;
 /// Most workloads that a node knows, local and remote.
@@ -93,6 +97,10 @@ pub struct Plan {
     pub uplinks: Vec<Uplink>,
     /// The node's own tunnel endpoints.
     pub teps: Vec<Tep>,
+    /// Spreads flows over the TEPs; none: each segment is pinned to one.
+    pub tep_group: Option<TepGroup>,
+    /// TEPs of other nodes that belong together, no address in two groups.
+    pub remote_tep_groups: Vec<RemoteTepGroup>,
     /// Overlay segments that this node spans, the transit segments of its tier-0 gateways not among them.
     pub segments: Vec<Segment>,
     /// Workloads on those segments, local and remote.
@@ -257,6 +265,35 @@ pub struct Tep {
     pub mtu: u16,
 }
 
+/// The node's TEPs as one group, at most [`MAX_TEP_GROUP`] of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TepGroup {
+    /// Number of the group in listings.
+    pub id: u32,
+    /// Which TEP of the group a flow takes.
+    pub placement: Placement,
+}
+
+/// Which TEP of a group a flow takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The one that the hash of its addresses, protocol and ports says.
+    #[default]
+    Hash,
+    /// The one with the least traffic when the flow begins, or begins again after a pause.
+    LoadAware,
+}
+
+/// TEPs of another node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RemoteTepGroup {
+    /// Name of the group.
+    pub name: String,
+    /// Addresses, at most [`MAX_TEP_GROUP`], each of this group alone.
+    pub teps: Vec<IpAddr>,
+}
+
 /// Encapsulation of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -297,8 +334,10 @@ pub struct Segment {
     pub vni: Vni,
     /// Encapsulation towards other nodes.
     pub encapsulation: Encapsulation,
-    /// The local TEP that it is pinned to; none on a node without TEPs.
+    /// The local TEP that it is pinned to, or that BUM traffic takes; none on a node without TEPs.
     pub tep: Option<TepIndex>,
+    /// Whether its flows take any TEP of the group.
+    pub grouped: bool,
     /// Largest layer-3 packet of its workloads in bytes.
     pub mtu: u16,
     /// The gateway it is connected to, if any.
@@ -405,6 +444,8 @@ pub struct Transit {
     pub encapsulation: Encapsulation,
     /// The local TEP that it is pinned to; none on a node without TEPs.
     pub tep: Option<TepIndex>,
+    /// Whether its flows take any TEP of the group.
+    pub grouped: bool,
     /// The service routers, at most [`MAX_ECMP`]; the one whose `edge` is the node's own name runs here.
     pub service_routers: Vec<ServiceRouter>,
 }

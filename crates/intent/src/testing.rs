@@ -49,6 +49,8 @@ struct Choices {
     jumbo: bool,
     workload_ports: usize,
     teps: Vec<TepChoice>,
+    /// Whether the TEPs are a group where there are enough of them, and those of other nodes are.
+    groups: (bool, bool),
     tier0: Option<Tier0Choice>,
     tier1s: Vec<Tier1Choice>,
     segments: Vec<SegmentChoice>,
@@ -137,7 +139,8 @@ fn choices() -> impl Strategy<Value = Choices> {
     // Names of digits, or like numbers and truth values of YAML, must survive being written and read.
     let name = prop_oneof!["[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,12}", "true|null|off|0x10|1e3|12|1_000|0o7"]
         .prop_map(|text| text.parse().expect("the pattern yields names"));
-    let head = (name, 1u32..16_000_000, 1usize..=3, any::<bool>(), 1usize..=6);
+    let groups = (any::<bool>(), any::<bool>());
+    let head = (name, 1u32..16_000_000, 1usize..=3, any::<bool>(), 1usize..=6, groups);
     let rest = (
         vec(tep(), 0..=3),
         proptest::option::weighted(0.8, tier0()),
@@ -145,16 +148,8 @@ fn choices() -> impl Strategy<Value = Choices> {
         vec(segment(), 1..=6),
     );
     (head, rest).prop_map(
-        |((name, base_vni, uplinks, jumbo, workload_ports), (teps, tier0, tier1s, segments))| Choices {
-            name,
-            base_vni,
-            uplinks,
-            jumbo,
-            workload_ports,
-            teps,
-            tier0,
-            tier1s,
-            segments,
+        |((name, base_vni, uplinks, jumbo, workload_ports, groups), (teps, tier0, tier1s, segments))| {
+            Choices { name, base_vni, uplinks, jumbo, workload_ports, teps, groups, tier0, tier1s, segments }
         },
     )
 }

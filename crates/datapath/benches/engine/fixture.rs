@@ -113,11 +113,14 @@ pub(crate) fn snapshot() -> Snapshot {
             vlan: None,
             mtu: 1700,
         }],
+        tep_group: None,
+        remote_tep_groups: Vec::new(),
         segments: vec![Segment {
             name: "web".into(),
             vni: Vni::new(VNI).expect("vni"),
             encapsulation: Encapsulation::Geneve,
             tep: Some(TepIndex(0)),
+            grouped: false,
             mtu: 1500,
             gateway: Some(GatewayIndex(0)),
             gateway_addresses: vec![

@@ -14,7 +14,7 @@ mod slow;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{GatewayIndex, PortIndex};
+use sluice_intent::plan::{GatewayIndex, Placement, PortIndex};
 
 use crate::buffer::{BATCH, PacketBuffer, Transmit};
 use crate::counters::{EngineCounters, LogicalCounters};
@@ -28,6 +28,7 @@ use crate::rewrite::compiled::Compiled;
 use crate::rewrite::table::{RewriteRef, RewriteTable};
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::{RouterId, Snapshot};
+use crate::tep_load::TepLoads;
 use crate::time::Timestamp;
 use crate::token_bucket::TokenBucket;
 
@@ -35,6 +36,10 @@ use crate::token_bucket::TokenBucket;
 const ERRORS_PER_SECOND: u64 = 1000;
 /// Cache entries and rewrites that one call of [`Engine::housekeeping`] looks at.
 const HOUSEKEEPING_STEP: usize = 1024;
+
+/// Seconds of silence after which a flow that was placed by load is placed anew: more than the ways to any node differ by, so that nothing of
+/// it is overtaken.
+const PAUSE: u16 = 2;
 
 /// What an engine is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,11 @@ struct State {
     counters: Arc<EngineCounters>,
     logical: Arc<LogicalCounters>,
     errors: TokenBucket,
+    /// The version of the tunnels' states that the rewrites follow.
+    tunnel_states: u32,
+    loads: TepLoads,
+    /// What every worker of the node counts, this one among them.
+    workers: Arc<[Arc<EngineCounters>]>,
     swept: usize,
     live_flows: usize,
     now: Timestamp,
@@ -134,6 +144,8 @@ impl Engine {
     ) -> std::io::Result<Self> {
         let cache = FlowCache::new(config.flow_cache_size, config.idle_timeout)?;
         counters.cache_size.set(cache.size() as u64);
+        let tunnel_states = snapshot.tunnel_states().version();
+        let workers = Arc::new([Arc::clone(&counters)]);
         let state = State {
             snapshot,
             neighbors,
@@ -145,6 +157,9 @@ impl Engine {
             counters,
             logical,
             errors: TokenBucket::full(ERRORS_PER_SECOND, ERRORS_PER_SECOND),
+            tunnel_states,
+            loads: TepLoads::new(),
+            workers,
             swept: 0,
             live_flows: 0,
             now: Timestamp::default(),
@@ -160,6 +175,11 @@ impl Engine {
         Ok(Self { state, scratch })
     }
 
+    /// Places flows by what these workers carry together, this one among them. Without it, by what this one carries.
+    pub fn share_loads(&mut self, workers: Arc<[Arc<EngineCounters>]>) {
+        self.state.workers = workers;
+    }
+
     /// Takes a new snapshot with what belongs to it, from the next packet on, and leaves what was replaced: a few moves, however much there is.
     pub fn install(&mut self, next: &mut Installation) {
         let state = &mut self.state;
@@ -168,16 +188,16 @@ impl Engine {
         std::mem::swap(&mut state.snapshot, &mut next.snapshot);
         std::mem::swap(&mut state.logical, &mut next.logical);
         std::mem::swap(&mut state.rewrites, &mut next.rewrites);
+        state.tunnel_states = state.snapshot.tunnel_states().version();
     }
 
     /// Takes a new table of neighbours, from the next packet on. Returns the one that was replaced.
     pub fn set_neighbors(&mut self, neighbors: Arc<NeighborTable>) -> Arc<NeighborTable> {
         let state = &mut self.state;
-        let logical = &state.logical;
+        let State { snapshot, counters, logical, rewrites, .. } = state;
+        let ledger = Ledger { snapshot, counters, logical };
         let version = state.neighbors.version();
-        state.rewrites.drop_stale_neighbors(&neighbors, version, |rewrite, compiled| {
-            account(logical, rewrite, compiled)
-        });
+        rewrites.drop_stale_neighbors(&neighbors, version, |rewrite, compiled| ledger.add(rewrite, compiled));
         std::mem::replace(&mut state.neighbors, neighbors)
     }
 
@@ -203,6 +223,9 @@ impl Engine {
         let Self { state, scratch } = self;
         let prepared = &mut scratch[..batch.len()];
         state.now = now;
+        if state.snapshot.tunnel_states().version() != state.tunnel_states {
+            state.follow_tunnels();
+        }
         state.counters.received.add(batch.len() as u64);
         let outer = io.enter(Stage::Parse, batch.len());
         state.prepare(port, batch, prepared);
@@ -249,17 +272,20 @@ impl Engine {
     /// Brings the shared counters up to date and forgets what is out of use, a bounded part at each call. Workers call it every few
     /// milliseconds, between batches.
     pub fn housekeeping(&mut self, now: Timestamp) {
+        let second = now.as_secs();
         let state = &mut self.state;
-        let (second, logical) = (now.as_secs(), &state.logical);
-        state.rewrites.collect(
-            HOUSEKEEPING_STEP,
-            second,
-            u64::from(state.idle_timeout),
-            |rewrite, compiled| {
-                account(logical, rewrite, compiled);
-            },
-        );
-        state.live_flows += state.cache.sweep(state.swept, HOUSEKEEPING_STEP, second);
+        let State { snapshot, counters, logical, rewrites, .. } = state;
+        let ledger = Ledger { snapshot, counters, logical };
+        let timeout = u64::from(state.idle_timeout);
+        rewrites
+            .collect(HOUSEKEEPING_STEP, second, timeout, |rewrite, compiled| ledger.add(rewrite, compiled));
+        let by_load = snapshot.plan().tep_group.is_some_and(|group| group.placement == Placement::LoadAware);
+        let idle = state.idle_timeout;
+        let timeout = |reference| match by_load && rewrites.is_placed_by_load(reference, snapshot) {
+            true => PAUSE.min(idle),
+            false => idle,
+        };
+        state.live_flows += state.cache.sweep(state.swept, HOUSEKEEPING_STEP, second, timeout);
         state.swept += HOUSEKEEPING_STEP;
         if state.swept >= state.cache.size() {
             state.counters.cache_flows.set(state.live_flows as u64);
@@ -310,8 +336,23 @@ impl State {
         }
     }
 
+    /// Turns the rewrites through tunnels that are not usable any more to others, and those that gave way back. Their flows go on as they are
+    /// in the cache. A bounded part of them at once; the rest is decided again when it is met.
+    #[cold]
+    fn follow_tunnels(&mut self) {
+        self.tunnel_states = self.snapshot.tunnel_states().version();
+        let Self { snapshot, counters, logical, rewrites, neighbors, .. } = self;
+        let ledger = Ledger { snapshot, counters, logical };
+        rewrites.follow_tunnels(snapshot, neighbors, |rewrite, compiled| ledger.add(rewrite, compiled));
+    }
+
+    fn ledger(&self) -> Ledger<'_> {
+        Ledger { snapshot: &self.snapshot, counters: &self.counters, logical: &self.logical }
+    }
+
+    /// What a decision that is not remembered may depend on.
     fn view(&self) -> View<'_> {
-        View { snapshot: &self.snapshot, neighbors: &self.neighbors }
+        View { snapshot: &self.snapshot, neighbors: &self.neighbors, loads: None }
     }
 
     fn discard<B: PacketBuffer, T: Transmit<B>>(&self, reason: DropReason, buffer: B, io: &mut T) {
@@ -331,5 +372,25 @@ fn account(logical: &LogicalCounters, rewrite: &Rewrite, compiled: &Compiled) {
     add(logical.ingress.get(rewrite.ingress.0 as usize));
     if let Egress::Tunnel { tunnel, .. } = rewrite.egress {
         add(logical.tunnels.get(tunnel.0 as usize));
+    }
+}
+
+/// What a worker adds traffic to, besides the flow that it is of.
+#[derive(Clone, Copy)]
+struct Ledger<'a> {
+    snapshot: &'a Snapshot,
+    counters: &'a EngineCounters,
+    logical: &'a LogicalCounters,
+}
+
+impl Ledger<'_> {
+    /// Adds what a rewrite carried.
+    fn add(&self, rewrite: &Rewrite, compiled: &Compiled) {
+        account(self.logical, rewrite, compiled);
+        if let Egress::Tunnel { tunnel, .. } = rewrite.egress
+            && let Some(bytes) = self.counters.tep_bytes.get(self.snapshot.tunnel(tunnel).tep.index())
+        {
+            bytes.add(compiled.bytes);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The slow path: what is to be decided, answered, replicated or refused.
 
-use sluice_intent::plan::{GatewayIndex, PortIndex};
+use sluice_intent::plan::{GatewayIndex, MAX_TEPS, Placement, PortIndex};
 
 use super::{Prepared, State};
 use crate::buffer::{PacketBuffer, Transmit};
@@ -9,14 +9,14 @@ use crate::flow::FlowKey;
 use crate::flow_cache::Inserted;
 use crate::parse::{self, Parsed};
 use crate::pipeline::trace::{Profiled, Silent, Step, Tracer};
-use crate::pipeline::{Decision, decide, switch};
+use crate::pipeline::{Decision, View, decide, switch};
 use crate::profile::{Profile, Stage};
 use crate::punt::{Entry, Punt, PuntKind};
 use crate::respond::arp::Answer;
 use crate::respond::{self, arp, fragment, icmp, nd};
-use crate::rewrite::Rewrite;
 use crate::rewrite::compiled::{Compiled, Refused, is_unmarkable};
 use crate::rewrite::table::RewriteRef;
+use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{IngressKind, RouterId, SegmentId};
 
@@ -70,7 +70,8 @@ impl State {
             return self.discard(DropReason::CongestionUnmarkable, buffer, io);
         }
         let slow = Slow { entry: Entry::Port(port), parsed, flow_hash, buffer };
-        if let Decision::Forward(rewrite) = decide(self.view(), &parsed.key, None, &mut Profiled(io)) {
+        let view = self.placing_view();
+        if let Decision::Forward(rewrite) = decide(view, &parsed.key, None, &mut Profiled(io)) {
             let cached = self.remember(&rewrite, &parsed.key, table_hash, io);
             return self.forward(&rewrite, cached, slow, io);
         }
@@ -78,6 +79,19 @@ impl State {
         let decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Profiled(io));
         io.enter(Stage::Answer, 1);
         self.carry_out(decision, slow, io);
+    }
+
+    /// What a decision that will be remembered may depend on: with the loads of the TEPs, where flows are placed by them.
+    fn placing_view(&mut self) -> View<'_> {
+        let group = self.snapshot.plan().tep_group;
+        let by_load =
+            group.is_some_and(|group| group.placement == Placement::LoadAware) && self.cache_enabled;
+        if by_load {
+            let (workers, teps) = (&self.workers, self.snapshot.plan().teps.len());
+            let sent = |tep: usize| workers.iter().map(|worker| worker.tep_bytes[tep].get()).sum();
+            self.loads.update(self.now, teps.min(MAX_TEPS), sent);
+        }
+        View { loads: by_load.then_some(&self.loads), ..self.view() }
     }
 
     /// Looks a packet up once more, and returns the port that it leaves through: a flow that begins with a burst is decided for its first packet,
@@ -123,6 +137,9 @@ impl State {
         let seed = self.snapshot.seed();
         let hash_of = |key: &FlowKey| key.table_hash(key.flow_hash(seed));
         self.counters.cache_insertions.add(1);
+        if let Egress::Tunnel { own, .. } = rewrite.egress {
+            self.loads.place(self.snapshot.tunnel(own).tep);
+        }
         if self.cache.insert(key, table_hash, reference, second, hash_of) == Inserted::Evicted {
             self.counters.cache_evictions.add(1);
         }
@@ -182,7 +199,7 @@ impl State {
                 let mut compiled = Compiled::new(rewrite, &self.snapshot);
                 io.enter(Stage::Rewrite, 0);
                 let sent = replay(&mut compiled, &mut slow.buffer, &slow.parsed, slow.flow_hash);
-                super::account(&self.logical, rewrite, &compiled);
+                self.ledger().add(rewrite, &compiled);
                 sent
             }
         };
@@ -234,7 +251,7 @@ impl State {
                 }
                 Ok(())
             });
-        super::account(&self.logical, rewrite, &compiled);
+        self.ledger().add(rewrite, &compiled);
         match fragmented {
             Ok(()) => io.discard(DropReason::Consumed, buffer),
             // Without one of them the others are of no use: the packet is lost, and counted once.
@@ -251,7 +268,7 @@ impl State {
         let remote = segment.replication.iter().map(|tunnel| Place::Remote(*tunnel));
         let mut copies = 0;
         for place in local.chain(remote) {
-            let rewrite = match switch::bridge(self.view(), &slow.parsed.key, from, place) {
+            let rewrite = match switch::bridge(self.view(), &slow.parsed.key, from, place, &mut Silent) {
                 Decision::Forward(rewrite) => rewrite,
                 Decision::Resolve(_) => {
                     self.counters.count_drop(DropReason::NeighborUnreachable);

@@ -10,6 +10,7 @@
 //! uplink ─→ route                                                      └─→ transit: tunnel to a service router
 //! ```
 
+mod placement;
 mod route;
 pub(crate) mod switch;
 pub(crate) mod trace;
@@ -20,10 +21,12 @@ use sluice_wire::EtherType;
 
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
-use crate::neighbor::{NeighborKey, NeighborTable};
-use crate::rewrite::Rewrite;
+use crate::neighbor::{NeighborId, NeighborKey, NeighborTable};
+use crate::profile::Stage;
+use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::Addresses;
-use crate::snapshot::{IngressKind, RouterId, SegmentId, Snapshot};
+use crate::snapshot::{IngressKind, RouterId, SegmentId, Snapshot, TunnelGroupId};
+use crate::tep_load::TepLoads;
 use trace::{Step, Tracer};
 
 /// What a decision may depend on, besides the flow key.
@@ -31,6 +34,8 @@ use trace::{Step, Tracer};
 pub(crate) struct View<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) neighbors: &'a NeighborTable,
+    /// The loads of TEPs, where flows may be placed by them: where the decision is remembered.
+    pub(crate) loads: Option<&'a TepLoads>,
 }
 
 /// What is to happen to the packets of a flow.
@@ -84,6 +89,40 @@ pub(crate) fn decide(view: View<'_>, key: &FlowKey, ttl: Option<u8>, tracer: &mu
             route::route(view, key, start, tracer)
         }
     }
+}
+
+/// The end of a way through a tunnel: where the frames go, the MTU of their packets, and the neighbour whose address is in the outer header.
+struct IntoTunnel {
+    egress: Egress,
+    mtu: u16,
+    neighbor: NeighborId,
+}
+
+/// Chooses a flow's tunnel of a group, and resolves its next hop.
+fn into_tunnel(
+    view: View<'_>,
+    key: &FlowKey,
+    group: TunnelGroupId,
+    tracer: &mut impl Tracer,
+) -> Result<IntoTunnel, Decision> {
+    tracer.enter(Stage::Tunnel);
+    let own = placement::own_tunnel(view, key, group).ok_or(Decision::Drop(DropReason::NoReceiver))?;
+    let chosen = view.snapshot.usable_tunnel(own);
+    let tunnel = view.snapshot.tunnel(chosen);
+    let ways = view.snapshot.tunnel_group(group).tunnels().count();
+    if ways > 1 {
+        tracer.step(|| Step::Tunnel {
+            local: tunnel.local,
+            remote: tunnel.remote,
+            of: ways,
+            replaced: chosen != own,
+        });
+    }
+    let resolved = view.neighbors.resolve(&tunnel.next_hop);
+    tracer.step(|| Step::Neighbor { key: tunnel.next_hop, mac: resolved.map(|(_, mac)| mac) });
+    let (neighbor, destination) = resolved.ok_or(Decision::Resolve(tunnel.next_hop))?;
+    let egress = Egress::Tunnel { tunnel: chosen, own, destination };
+    Ok(IntoTunnel { egress, mtu: tunnel.inner_mtu(), neighbor })
 }
 
 fn from_uplink(

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use sluice_wire::{EtherType, MacAddr};
 
 use super::trace::{Step, Tracer};
-use super::{Decision, View};
+use super::{Decision, View, into_tunnel};
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::neighbor::NeighborKey;
@@ -13,7 +13,7 @@ use crate::profile::Stage;
 use crate::rewrite::{Egress, Ethernet, Header, Rewrite};
 use crate::snapshot::router::{Hop, HopVia, Router, Target};
 use crate::snapshot::segment::{Addresses, Place};
-use crate::snapshot::{RouterId, SegmentId, TunnelId};
+use crate::snapshot::{RouterId, SegmentId, TunnelGroupId};
 
 /// Routers that a packet passes in one node at most; tier-1, tier-0 and another tier-1 are the longest sensible way.
 const MAX_ROUTERS: u8 = 4;
@@ -93,7 +93,7 @@ pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut im
             }
             Target::ServiceRouters(hops) => {
                 let Some(hop) = way.choose(hops, tracer) else { return way.unreachable(DropReason::NoRoute) };
-                return way.to_tunnel(hop.tunnel, hop.mac, u16::MAX, tracer);
+                return way.to_tunnel(hop.tunnels, hop.mac, u16::MAX, tracer);
             }
         }
     }
@@ -129,7 +129,7 @@ impl Way<'_> {
             Place::Local { port, vlan } => {
                 self.forward(*mac, self.gateway_mac(id), Egress::Port { port, vlan }, segment.mtu, None)
             }
-            Place::Remote(tunnel) => self.to_tunnel(tunnel, *mac, segment.mtu, tracer),
+            Place::Remote(tunnels) => self.to_tunnel(tunnels, *mac, segment.mtu, tracer),
             Place::Unreachable => self.unreachable(DropReason::UnknownWorkload),
         }
     }
@@ -159,15 +159,13 @@ impl Way<'_> {
     }
 
     /// Through a tunnel, to the owner of `mac` on the far side.
-    fn to_tunnel(&self, id: TunnelId, mac: MacAddr, mtu: u16, tracer: &mut impl Tracer) -> Decision {
-        tracer.enter(Stage::Tunnel);
-        let tunnel = self.view.snapshot.tunnel(id);
-        let resolved = self.view.neighbors.resolve(&tunnel.next_hop);
-        tracer.step(|| Step::Neighbor { key: tunnel.next_hop, mac: resolved.map(|(_, mac)| mac) });
-        let Some((neighbor, destination)) = resolved else { return Decision::Resolve(tunnel.next_hop) };
+    fn to_tunnel(&self, id: TunnelGroupId, mac: MacAddr, mtu: u16, tracer: &mut impl Tracer) -> Decision {
+        let way = match into_tunnel(self.view, self.key, id, tracer) {
+            Ok(way) => way,
+            Err(decision) => return decision,
+        };
         let source = self.view.snapshot.plan().router_mac;
-        let egress = Egress::Tunnel { tunnel: id, destination };
-        self.forward(mac, source, egress, mtu.min(tunnel.inner_mtu()), Some(neighbor))
+        self.forward(mac, source, way.egress, mtu.min(way.mtu), Some(way.neighbor))
     }
 
     fn forward(

@@ -2,8 +2,8 @@
 
 use sluice_wire::MacAddr;
 
-use super::trace::{Step, Tracer};
-use super::{Decision, View, is_neighbor_protocol, route};
+use super::trace::{Silent, Step, Tracer};
+use super::{Decision, IntoTunnel, View, into_tunnel, is_neighbor_protocol, route};
 use crate::drops::DropReason;
 use crate::flow::{FlowKey, PRIORITY_TAG};
 use crate::profile::Stage;
@@ -69,10 +69,7 @@ pub(crate) fn to_mac(
     match view.snapshot.segment(id).macs.get(&destination) {
         Some(place) => {
             tracer.step(|| Step::Switch { segment: id, destination, place: *place });
-            if let Place::Remote(_) = place {
-                tracer.enter(Stage::Tunnel);
-            }
-            bridge(view, key, from, *place)
+            bridge(view, key, from, *place, tracer)
         }
         None if destination == MacAddr([0; 6]) => Decision::Drop(DropReason::Malformed),
         None => {
@@ -86,13 +83,19 @@ pub(crate) fn to_mac(
 pub(super) fn from_gateway(view: View<'_>, key: &FlowKey, id: SegmentId) -> Decision {
     let from = IngressKind::SegmentOrigination { segment: id };
     match view.snapshot.segment(id).macs.get(&key.destination_mac()) {
-        Some(place) => bridge(view, key, from, *place),
+        Some(place) => bridge(view, key, from, *place, &mut Silent),
         None => Decision::Drop(DropReason::NoReceiver),
     }
 }
 
 /// Forwards a frame to a place on the segment, as it is but for VLAN tags.
-pub(crate) fn bridge(view: View<'_>, key: &FlowKey, from: IngressKind, place: Place) -> Decision {
+pub(crate) fn bridge(
+    view: View<'_>,
+    key: &FlowKey,
+    from: IngressKind,
+    place: Place,
+    tracer: &mut impl Tracer,
+) -> Decision {
     let tagged = match from {
         IngressKind::Workload { vlan, .. } => vlan != 0 || key.flags() & PRIORITY_TAG != 0,
         _ => false,
@@ -118,15 +121,9 @@ pub(crate) fn bridge(view: View<'_>, key: &FlowKey, from: IngressKind, place: Pl
             if matches!(from, IngressKind::Tunnel { .. }) {
                 return Decision::Drop(DropReason::SplitHorizon);
             }
-            let tunnel = view.snapshot.tunnel(id);
-            match view.neighbors.resolve(&tunnel.next_hop) {
-                Some((neighbor, destination)) => rewrite(
-                    tagged,
-                    Egress::Tunnel { tunnel: id, destination },
-                    tunnel.inner_mtu(),
-                    Some(neighbor),
-                ),
-                None => Decision::Resolve(tunnel.next_hop),
+            match into_tunnel(view, key, id, tracer) {
+                Ok(IntoTunnel { egress, mtu, neighbor }) => rewrite(tagged, egress, mtu, Some(neighbor)),
+                Err(decision) => decision,
             }
         }
         Place::Unreachable => Decision::Drop(DropReason::NoReceiver),

@@ -1,5 +1,7 @@
 //! What the pipeline did with a packet, step by step, for the operator who asks; and where its stages begin, for a profile.
 
+use std::net::IpAddr;
+
 use sluice_wire::MacAddr;
 
 use crate::neighbor::NeighborKey;
@@ -58,6 +60,8 @@ pub(crate) enum Step {
     Route { router: RouterId, arrival: Addresses, route: Option<Route> },
     /// One of several equal ways was chosen by the flow's hash.
     EqualCost { chosen: usize, of: usize },
+    /// One of several tunnels was chosen; `replaced`: in the place of the flow's own, which is not usable.
+    Tunnel { local: IpAddr, remote: IpAddr, of: usize, replaced: bool },
     /// A next hop on an uplink was looked up.
     Neighbor { key: NeighborKey, mac: Option<MacAddr> },
     /// A segment's switch found the destination.

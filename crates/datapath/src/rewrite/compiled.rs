@@ -87,7 +87,7 @@ impl Compiled {
                 writer.inner_ethernet(rewrite.ethernet, vlan);
                 port
             }
-            Egress::Tunnel { tunnel, destination } => {
+            Egress::Tunnel { tunnel, destination, .. } => {
                 let tunnel = snapshot.tunnel(tunnel);
                 let v4 = tunnel.remote.is_ipv4();
                 let ethertype = if v4 { EtherType::IPV4 } else { EtherType::IPV6 };

@@ -214,7 +214,7 @@ proptest! {
         for number in 0..SNAPSHOT.tunnels().len() as u32 {
             let tunnel = SNAPSHOT.tunnel(TunnelId(number)).clone();
             let header = Header { destination: TO, source: FROM, ethertype: ethertype(v6), hops: 1 };
-            let egress = Egress::Tunnel { tunnel: TunnelId(number), destination: TO };
+            let egress = Egress::Tunnel { tunnel: TunnelId(number), own: TunnelId(number), destination: TO };
             let rewrite = Rewrite { ingress: IngressId(0), ethernet: Ethernet::New(header), egress, mtu: 1500, neighbor: None };
             let mut buffer = HeapBuffer::new(&ethernet(OLD, OLD, ethertype(v6), &packet), 0);
             Compiled::new(&rewrite, &SNAPSHOT).replay(&mut buffer, &parsed(v6, &packet), flow_hash).unwrap();

@@ -22,7 +22,7 @@ pub(crate) struct Rewrite {
     pub(crate) ethernet: Ethernet,
     /// Where they leave.
     pub(crate) egress: Egress,
-    /// Largest layer-3 packet that may leave, in bytes, encapsulation not counted.
+    /// Largest layer-3 packet that may leave, in bytes, encapsulation not counted; a tunnel may allow less.
     pub(crate) mtu: u16,
     /// The neighbour whose address is in the rewrite.
     pub(crate) neighbor: Option<NeighborId>,
@@ -65,6 +65,6 @@ pub(crate) struct Header {
 pub(crate) enum Egress {
     /// Through a port, as they are; VLAN 0: untagged.
     Port { port: PortIndex, vlan: u16 },
-    /// Through a tunnel.
-    Tunnel { tunnel: TunnelId, destination: MacAddr },
+    /// Through a tunnel; `own` is the one that its flows take as long as it is usable.
+    Tunnel { tunnel: TunnelId, own: TunnelId, destination: MacAddr },
 }

@@ -5,15 +5,19 @@
 //! word for each rewrite, none over the flows; a new snapshot brings a table of its own, whose epochs begin behind those of the old.
 
 use hashbrown::HashMap;
+use sluice_intent::plan::Placement;
 
-use super::Rewrite;
 use super::compiled::Compiled;
+use super::{Egress, Rewrite};
 use crate::neighbor::{NeighborId, NeighborTable};
 use crate::prefetch::prefetch;
 use crate::snapshot::Snapshot;
 
 /// Rewrites that a worker holds at most. When all are in use, further decisions are replayed without being cached.
 pub(crate) const CAPACITY: usize = 1 << 16;
+
+/// Rewrites that are turned to other tunnels in one go, which takes a worker about 100 µs; each further one costs its flows a decision.
+const TURNED_AT_ONCE: usize = 1024;
 
 const INDEX_BITS: u32 = 20;
 const EPOCH_BITS: u32 = 28;
@@ -89,7 +93,7 @@ impl RewriteTable {
 
     /// Rewrites in use.
     pub(crate) fn len(&self) -> usize {
-        self.index.len()
+        self.slots.len() - self.free.len()
     }
 
     /// The slot of a rewrite, compiled now if it is new. `None` if the table is full.
@@ -138,6 +142,19 @@ impl RewriteTable {
         }
     }
 
+    /// Whether the flows of a rewrite have their TEP by its load.
+    pub(crate) fn is_placed_by_load(&self, reference: RewriteRef, snapshot: &Snapshot) -> bool {
+        let index = reference.index();
+        let used = self.slots.get(index).is_some_and(|slot| slot.epoch == reference.epoch());
+        match self.sources.get(index).copied().flatten().filter(|_| used).map(|rewrite| rewrite.egress) {
+            Some(Egress::Tunnel { own, .. }) => {
+                let group = snapshot.tunnel_group(snapshot.tunnel(own).group);
+                group.placement == Placement::LoadAware && group.locals.len() > 1
+            }
+            _ => false,
+        }
+    }
+
     /// Brings the rewrite's cache lines on their way.
     #[inline]
     pub(crate) fn prefetch(&self, reference: RewriteRef) {
@@ -178,6 +195,57 @@ impl RewriteTable {
         }
     }
 
+    /// Turns every rewrite whose tunnel changed with the states of the snapshot's tunnels to the one that is right now. Where that needs more than
+    /// new headers, and beyond [`TURNED_AT_ONCE`], the rewrite is freed: its flows are decided again. `retire` sees each with its counts.
+    pub(crate) fn follow_tunnels(
+        &mut self,
+        snapshot: &Snapshot,
+        neighbors: &NeighborTable,
+        mut retire: impl FnMut(&Rewrite, &Compiled),
+    ) {
+        let mut turned = 0;
+        for index in 0..self.slots.len() {
+            let Some(rewrite) = self.sources[index] else { continue };
+            let Egress::Tunnel { tunnel, own, .. } = rewrite.egress else { continue };
+            let right = snapshot.usable_tunnel(own);
+            if right == tunnel {
+                continue;
+            }
+            retire(&rewrite, &self.slots[index]);
+            let (before, after) = (snapshot.tunnel(tunnel), snapshot.tunnel(right));
+            let resolved =
+                neighbors.resolve(&after.next_hop).filter(|_| before.inner_mtu() == after.inner_mtu());
+            match resolved {
+                Some((neighbor, destination)) if turned < TURNED_AT_ONCE => {
+                    turned += 1;
+                    let egress = Egress::Tunnel { tunnel: right, own, destination };
+                    self.replace(index, Rewrite { egress, neighbor: Some(neighbor), ..rewrite }, snapshot);
+                }
+                _ => self.release(index),
+            }
+        }
+    }
+
+    /// Puts another rewrite in the place of one: every reference to the slot leads to the new one.
+    fn replace(&mut self, index: usize, rewrite: Rewrite, snapshot: &Snapshot) {
+        let mut compiled = Compiled::new(&rewrite, snapshot);
+        compiled.epoch = self.slots[index].epoch;
+        self.slots[index] = compiled;
+        if let Some(old) = self.sources[index].replace(rewrite) {
+            self.forget(&old, index);
+        }
+        self.neighbors[index] = rewrite.neighbor;
+        // Another slot may have come to the same one before.
+        self.index.entry(rewrite).or_insert(index as u32);
+    }
+
+    /// Takes a rewrite out of the index, if that leads to this slot.
+    fn forget(&mut self, rewrite: &Rewrite, index: usize) {
+        if self.index.get(rewrite) == Some(&(index as u32)) {
+            self.index.remove(rewrite);
+        }
+    }
+
     /// Takes the counts of the next `step` rewrites, and frees those among them that no packet has used for `timeout` seconds: no live flow
     /// names them.
     pub(crate) fn collect(
@@ -210,7 +278,7 @@ impl RewriteTable {
             self.latest_epoch = self.latest_epoch.wrapping_add(1) & EPOCH_MASK;
             slot.epoch = self.latest_epoch;
             self.neighbors[index] = None;
-            self.index.remove(&rewrite);
+            self.forget(&rewrite, index);
             self.free.push(index as u32);
         }
     }

@@ -7,18 +7,18 @@ use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use ipnet::IpNet;
 use sluice_intent::plan::{
-    Encapsulation, Gateway, Location, NextHop, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex,
-    Tier, Transit, Via,
+    Encapsulation, Gateway, Location, MAX_TEP_GROUP, NextHop, Placement, Plan, PortIndex, Replication, Role,
+    SegmentIndex, TepIndex, Tier, Transit, Via,
 };
 use sluice_wire::{MacAddr, Vni};
 
 use super::ingress::TEPS_PER_INGRESS;
 use super::router::{Hop, HopVia, Link, Origin, Route, RouterInterface, Target, TransitHop};
 use super::segment::{Addresses, Place, SegmentGateway};
-use super::tunnel::vni_key;
+use super::tunnel::{FromTep, vni_key};
 use super::{
     ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment,
-    SegmentId, Snapshot, Tunnel, TunnelId,
+    SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelId, TunnelStates,
 };
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
@@ -63,7 +63,11 @@ impl Snapshot {
             plan: &plan,
             facts,
             tunnels: Vec::new(),
-            tunnel_ids: HashMap::default(),
+            tunnel_groups: Vec::new(),
+            group_ids: HashMap::default(),
+            tep_pairs: Vec::new(),
+            pair_ids: HashMap::default(),
+            remote_groups: remote_groups(&plan),
             ingresses: Vec::new(),
             ports: plan.ports.iter().map(|_| PortIngress::default()).collect(),
         };
@@ -74,7 +78,7 @@ impl Snapshot {
         compiler.uplink_ingresses()?;
         let originations = compiler.originations();
         let segment_originations = compiler.segment_originations();
-        let Compiler { tunnels, ingresses, ports, .. } = compiler;
+        let Compiler { tunnels, tunnel_groups, tep_pairs, ingresses, ports, .. } = compiler;
         let (remote_teps_v4, remote_teps_v6) = remote_teps(&plan);
         Ok(Self {
             generation,
@@ -87,6 +91,9 @@ impl Snapshot {
             segments,
             routers,
             tunnels,
+            tunnel_groups,
+            tunnel_states: TunnelStates::new(tep_pairs.len()),
+            tep_pairs,
             originations,
             segment_originations,
             plan,
@@ -103,8 +110,9 @@ fn remote_teps(plan: &Plan) -> (Vec<(u32, ())>, Vec<u128>) {
     });
     let of_routers =
         plan.gateways.iter().filter_map(transit_of).flat_map(|transit| transit.service_routers.iter());
+    let of_groups = plan.remote_tep_groups.iter().flat_map(|group| group.teps.iter().copied());
     let mut all: Vec<IpAddr> =
-        of_segments.chain(of_workloads).chain(of_routers.map(|router| router.tep)).collect();
+        of_segments.chain(of_workloads).chain(of_routers.map(|router| router.tep)).chain(of_groups).collect();
     all.retain(|remote| plan.teps.iter().all(|tep| tep.address.addr() != *remote));
     all.sort_unstable();
     all.dedup();
@@ -118,6 +126,12 @@ fn remote_teps(plan: &Plan) -> (Vec<(u32, ())>, Vec<u128>) {
     (v4, v6)
 }
 
+/// For each remote TEP that is in a group, the number of that.
+fn remote_groups(plan: &Plan) -> HashMap<IpAddr, usize, foldhash::fast::RandomState> {
+    let groups = plan.remote_tep_groups.iter().enumerate();
+    groups.flat_map(|(number, group)| group.teps.iter().map(move |address| (*address, number))).collect()
+}
+
 fn transit_of(gateway: &Gateway) -> Option<&Transit> {
     match &gateway.tier {
         Tier::Tier0 { transit, .. } => transit.as_ref(),
@@ -125,41 +139,98 @@ fn transit_of(gateway: &Gateway) -> Option<&Transit> {
     }
 }
 
+/// What tunnels need to know of a segment or a transit segment.
+#[derive(Clone, Copy)]
+struct Overlay {
+    vni: Vni,
+    encapsulation: Encapsulation,
+    tep: Option<TepIndex>,
+    grouped: bool,
+}
+
+fn overlay(segment: &sluice_intent::plan::Segment) -> Overlay {
+    let sluice_intent::plan::Segment { vni, encapsulation, tep, grouped, .. } = *segment;
+    Overlay { vni, encapsulation, tep, grouped }
+}
+
 struct Compiler<'a> {
     plan: &'a Plan,
     facts: &'a [PortFacts],
     tunnels: Vec<Tunnel>,
-    tunnel_ids: HashMap<(Vni, IpAddr), TunnelId, foldhash::fast::RandomState>,
+    tunnel_groups: Vec<TunnelGroup>,
+    /// By VNI and first TEP of the remote node; none where no local TEP reaches it.
+    group_ids: HashMap<(Vni, IpAddr), Option<TunnelGroupId>, foldhash::fast::RandomState>,
+    tep_pairs: Vec<TepPair>,
+    pair_ids: HashMap<(TepIndex, IpAddr), TepPairId, foldhash::fast::RandomState>,
+    remote_groups: HashMap<IpAddr, usize, foldhash::fast::RandomState>,
     ingresses: Vec<Ingress>,
     ports: Vec<PortIngress>,
 }
 
 impl Compiler<'_> {
-    /// The tunnel of a VNI to a remote TEP, through the pinned local TEP or another of the remote TEP's family.
-    fn tunnel(
-        &mut self,
-        vni: Vni,
-        encapsulation: Encapsulation,
-        pinned: Option<TepIndex>,
-        remote: IpAddr,
-    ) -> Option<TunnelId> {
-        if let Some(id) = self.tunnel_ids.get(&(vni, remote)) {
-            return Some(*id);
+    /// The ways to the node with this TEP over a segment: from the TEP that it is pinned to, or every TEP of the group, to each TEP of the
+    /// remote group.
+    fn tunnel_group(&mut self, overlay: Overlay, remote: IpAddr) -> Option<TunnelGroupId> {
+        let plan = self.plan;
+        let alone = [remote];
+        let remotes: &[IpAddr] = match self.remote_groups.get(&remote) {
+            Some(group) => &plan.remote_tep_groups[*group].teps,
+            None => &alone,
+        };
+        let key = (overlay.vni, *remotes.first()?);
+        if let Some(id) = self.group_ids.get(&key) {
+            return *id;
         }
-        let usable =
-            |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
-        let all = (0..self.plan.teps.len() as u16).map(TepIndex);
-        let tep = pinned.filter(usable).or_else(|| all.into_iter().find(usable))?;
+        let id = TunnelGroupId(self.tunnel_groups.len() as u32);
+        let placement = plan.tep_group.map_or(Placement::Hash, |group| group.placement);
+        let mut group = TunnelGroup { placement, locals: ArrayVec::new() };
+        for tep in self.local_teps(overlay, remote) {
+            let first = TunnelId(self.tunnels.len() as u32);
+            for remote in remotes {
+                self.add_tunnel(overlay, id, tep, *remote);
+            }
+            let count = self.tunnels.len() - first.0 as usize;
+            if count > 0 {
+                group.locals.push(FromTep::new(tep, first, count));
+            }
+        }
+        let id = (!group.locals.is_empty()).then(|| {
+            self.tunnel_groups.push(group);
+            id
+        });
+        self.group_ids.insert(key, id);
+        id
+    }
+
+    /// The TEPs of the remote one's family that a segment's flows may leave by: the one that it is pinned to, or another if that is of the other
+    /// family, or all of the group.
+    fn local_teps(&self, overlay: Overlay, remote: IpAddr) -> ArrayVec<TepIndex, MAX_TEP_GROUP> {
+        let same = |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
+        let all = (0..self.plan.teps.len() as u16).map(TepIndex).filter(same);
+        match overlay.tep.filter(|tep| !overlay.grouped && same(tep)) {
+            Some(pinned) => ArrayVec::from_iter([pinned]),
+            None => all.take(if overlay.grouped { MAX_TEP_GROUP } else { 1 }).collect(),
+        }
+    }
+
+    /// Adds the tunnel between two TEPs, if the local one can reach the other.
+    fn add_tunnel(&mut self, overlay: Overlay, group: TunnelGroupId, tep: TepIndex, remote: IpAddr) {
         let local = &self.plan.teps[tep.index()];
         let port = self.plan.uplinks[local.uplink.index()].port;
         let vlan = local.vlan.map_or(0, u16::from);
         let on_link = local.address.contains(&remote);
-        let next_hop = if on_link { remote } else { local.gateway? };
-        let id = TunnelId(self.tunnels.len() as u32);
+        let Some(next_hop) = (if on_link { Some(remote) } else { local.gateway }) else { return };
+        let Overlay { vni, encapsulation, .. } = overlay;
+        let pair = *self.pair_ids.entry((tep, remote)).or_insert_with(|| {
+            self.tep_pairs.push(TepPair { tep, remote, encapsulation });
+            TepPairId(self.tep_pairs.len() as u32 - 1)
+        });
         self.tunnels.push(Tunnel {
             encapsulation,
             vni,
             tep,
+            group,
+            pair,
             local: local.address.addr(),
             remote,
             port,
@@ -168,8 +239,6 @@ impl Compiler<'_> {
             next_hop: NeighborKey { port, vlan, address: next_hop },
             mtu: local.mtu,
         });
-        self.tunnel_ids.insert((vni, remote), id);
-        Some(id)
     }
 
     fn segments(&mut self) -> Vec<Segment> {
@@ -179,9 +248,9 @@ impl Compiler<'_> {
             let planned = &plan.segments[workload.segment.index()];
             let place = match workload.location {
                 Location::Port { port, vlan } => Place::Local { port, vlan: vlan.map_or(0, u16::from) },
-                Location::RemoteTep(remote) => self
-                    .tunnel(planned.vni, planned.encapsulation, planned.tep, remote)
-                    .map_or(Place::Unreachable, Place::Remote),
+                Location::RemoteTep(remote) => {
+                    self.tunnel_group(overlay(planned), remote).map_or(Place::Unreachable, Place::Remote)
+                }
             };
             let segment = &mut segments[workload.segment.index()];
             if let Place::Local { port, vlan } = place {
@@ -200,10 +269,12 @@ impl Compiler<'_> {
             Replication::Source => &planned.remote_teps,
             Replication::None => &[],
         };
-        let replication = remote_teps
-            .iter()
-            .filter_map(|remote| self.tunnel(planned.vni, planned.encapsulation, planned.tep, *remote))
-            .collect();
+        let mut replication: Vec<TunnelGroupId> = Vec::new();
+        for remote in remote_teps {
+            // One copy for each node, however many of its TEPs are named.
+            let group = self.tunnel_group(overlay(planned), *remote);
+            replication.extend(group.filter(|group| !replication.contains(group)));
+        }
         let gateway = planned.gateway.filter(|_| !planned.gateway_addresses.is_empty()).map(|gateway| {
             let mac = self.plan.router_mac;
             let addresses = planned.gateway_addresses.iter().map(IpNet::addr);
@@ -323,8 +394,9 @@ impl Compiler<'_> {
             .service_routers
             .iter()
             .filter_map(|router| {
-                let tunnel = self.tunnel(transit.vni, transit.encapsulation, transit.tep, router.tep)?;
-                Some(TransitHop { mac: router.mac, tunnel })
+                let Transit { vni, encapsulation, tep, grouped, .. } = *transit;
+                let overlay = Overlay { vni, encapsulation, tep, grouped };
+                Some(TransitHop { mac: router.mac, tunnels: self.tunnel_group(overlay, router.tep)? })
             })
             .collect();
         if !hops.is_empty() {

@@ -26,7 +26,7 @@ pub use router::{Router, RouterId};
 pub(crate) use segment::Segment;
 pub use segment::SegmentId;
 pub(crate) use table::ExactTable;
-pub use tunnel::{Tunnel, TunnelId};
+pub use tunnel::{TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelId, TunnelStates};
 
 /// What the plan does not say of a port because only its device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ pub struct Snapshot {
     segments: Vec<Segment>,
     routers: Vec<Router>,
     tunnels: Vec<Tunnel>,
+    tunnel_groups: Vec<TunnelGroup>,
+    tep_pairs: Vec<TepPair>,
+    tunnel_states: TunnelStates,
     /// The ingress of packets that each router originates, in the order of the routers.
     originations: Vec<IngressId>,
     /// The ingress of frames that each segment's proxy originates, in the order of the segments.
@@ -128,7 +131,36 @@ impl Snapshot {
         &self.tunnels[id.0 as usize]
     }
 
-    /// Tunnels to the TEPs of other nodes, one for each segment and remote TEP.
+    /// The ways to one remote node over one segment.
+    pub fn tunnel_group(&self, id: TunnelGroupId) -> &TunnelGroup {
+        &self.tunnel_groups[id.0 as usize]
+    }
+
+    /// Pairs of a local and a remote TEP with tunnels between them.
+    pub fn tep_pairs(&self) -> &[TepPair] {
+        &self.tep_pairs
+    }
+
+    /// Which tunnels are usable: all of them, until somebody says otherwise.
+    pub fn tunnel_states(&self) -> &TunnelStates {
+        &self.tunnel_states
+    }
+
+    /// The tunnel in the place of one that a flow has for its own: that one while it is usable, otherwise another of its group. Without any
+    /// that is, the flow stays where it is.
+    pub(crate) fn usable_tunnel(&self, own: TunnelId) -> TunnelId {
+        let (tunnel, states) = (self.tunnel(own), &self.tunnel_states);
+        if states.is_usable(tunnel) {
+            return own;
+        }
+        let group = self.tunnel_group(tunnel.group);
+        let usable = || group.tunnels().filter(|id| states.is_usable(self.tunnel(*id)));
+        let position = group.tunnels().position(|id| id == own).unwrap_or_default();
+        // The flows of a tunnel that failed are few or many: those of different ones go different ways.
+        usable().nth(position.checked_rem(usable().count()).unwrap_or_default()).unwrap_or(own)
+    }
+
+    /// Tunnels to the TEPs of other nodes: for each segment, one for each pair of TEPs that its flows may take.
     pub fn tunnels(&self) -> &[Tunnel] {
         &self.tunnels
     }

@@ -7,7 +7,7 @@ use sluice_intent::plan::{GatewayIndex, PortIndex};
 use sluice_wire::MacAddr;
 
 use super::segment::Addresses;
-use super::{SegmentId, TunnelId};
+use super::{SegmentId, TunnelGroupId};
 use crate::lpm::Lpm;
 
 /// Number of a [`Router`] in its snapshot: the plan's number of the gateway.
@@ -136,8 +136,8 @@ pub enum HopVia {
 pub struct TransitHop {
     /// Its MAC address on the transit segment.
     pub mac: MacAddr,
-    /// The tunnel to its edge.
-    pub tunnel: TunnelId,
+    /// The tunnels to its edge.
+    pub tunnels: TunnelGroupId,
 }
 
 /// Where a route comes from.

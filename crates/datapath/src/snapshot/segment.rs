@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use sluice_intent::plan::PortIndex;
 use sluice_wire::MacAddr;
 
-use super::{RouterId, TunnelId};
+use super::{RouterId, TunnelGroupId};
 
 /// Number of a [`Segment`] in its snapshot: the plan's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,8 +55,8 @@ pub(crate) struct Segment {
     pub(crate) workloads: HashMap<IpAddr, (MacAddr, Place), foldhash::fast::RandomState>,
     /// Local ports, each once: receivers of replicated frames.
     pub(crate) local: Vec<(PortIndex, u16)>,
-    /// Tunnels that replicated frames are sent through.
-    pub(crate) replication: Vec<TunnelId>,
+    /// Other nodes that replicated frames are sent to.
+    pub(crate) replication: Vec<TunnelGroupId>,
     /// The gateway and its presence on the segment.
     pub(crate) gateway: Option<SegmentGateway>,
 }
@@ -80,8 +80,8 @@ pub(crate) struct SegmentGateway {
 pub(crate) enum Place {
     /// On a port of this node; VLAN 0: untagged.
     Local { port: PortIndex, vlan: u16 },
-    /// Behind a tunnel.
-    Remote(TunnelId),
+    /// Behind one of these tunnels.
+    Remote(TunnelGroupId),
     /// Behind a TEP that no local TEP can reach.
     Unreachable,
 }

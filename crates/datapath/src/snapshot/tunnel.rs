@@ -1,8 +1,15 @@
-//! Tunnels: what a frame is wrapped in on its way to the TEP of another node.
+//! Tunnels: what a frame is wrapped in on its way to the TEP of another node, and which of several ways it takes.
+//!
+//! Every node that is reached over a segment has a [`TunnelGroup`]: a tunnel for each pair of a local and a remote TEP, one pair where there
+//! are no TEP groups. A flow has one tunnel of it for its own, which its packets take as long as that is usable. What is not usable says
+//! [`TunnelStates`], which belongs to the snapshot and is the only thing of it that changes: a TEP that fails costs a store there, and each
+//! worker then turns the rewrites that go through it to another tunnel of their group. Flow cache entries stay as they are.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use sluice_intent::plan::{Encapsulation, PortIndex, TepIndex};
+use arrayvec::ArrayVec;
+use sluice_intent::plan::{Encapsulation, MAX_TEP_GROUP, Placement, PortIndex, TepIndex};
 use sluice_wire::{MacAddr, Vni};
 
 use crate::neighbor::NeighborKey;
@@ -10,6 +17,127 @@ use crate::neighbor::NeighborKey;
 /// Number of a [`Tunnel`] in its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TunnelId(pub(crate) u32);
+
+/// Number of a [`TunnelGroup`] in its snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TunnelGroupId(pub(crate) u32);
+
+/// Number of a pair of TEPs, [`TepPair`], in its snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TepPairId(pub(crate) u32);
+
+impl TepPairId {
+    /// Position in [`super::Snapshot::tep_pairs`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A local TEP and a remote one that tunnels lead to from it: what BFD watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TepPair {
+    /// The local TEP.
+    pub tep: TepIndex,
+    /// The remote TEP.
+    pub remote: IpAddr,
+    /// Encapsulation of the first segment that uses it.
+    pub encapsulation: Encapsulation,
+}
+
+/// The ways to one remote node over one segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelGroup {
+    /// How a flow's local TEP is chosen.
+    pub(crate) placement: Placement,
+    /// The tunnels from each local TEP, next to each other.
+    pub(crate) locals: ArrayVec<FromTep, MAX_TEP_GROUP>,
+}
+
+/// Tunnels from one local TEP to the remote TEPs of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FromTep {
+    pub(crate) tep: TepIndex,
+    first: TunnelId,
+    count: u8,
+}
+
+impl FromTep {
+    pub(crate) fn new(tep: TepIndex, first: TunnelId, count: usize) -> Self {
+        Self { tep, first, count: count as u8 }
+    }
+
+    /// Tunnels from this TEP.
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// One of them, by its position.
+    pub(crate) fn tunnel(&self, position: usize) -> TunnelId {
+        TunnelId(self.first.0 + position as u32)
+    }
+}
+
+impl TunnelGroup {
+    /// The tunnels of all pairs.
+    pub fn tunnels(&self) -> impl Iterator<Item = TunnelId> {
+        self.locals.iter().flat_map(|from| (0..from.count()).map(|position| from.tunnel(position)))
+    }
+}
+
+/// Which tunnels are usable: written by the control thread, read by every worker before each batch.
+#[derive(Debug, Default)]
+pub struct TunnelStates {
+    /// Counts the changes.
+    version: AtomicU32,
+    /// Local TEPs that are not usable, one bit each.
+    teps_down: AtomicU64,
+    /// Pairs that are not.
+    pairs_down: Box<[AtomicBool]>,
+}
+
+impl TunnelStates {
+    /// All of so many pairs usable.
+    pub(crate) fn new(pairs: usize) -> Self {
+        Self { pairs_down: (0..pairs).map(|_| AtomicBool::new(false)).collect(), ..Self::default() }
+    }
+
+    /// Says whether a local TEP can be used. Workers see it at their next batch.
+    pub fn set_tep(&self, tep: TepIndex, usable: bool) {
+        let bit = 1 << tep.0;
+        let before = match usable {
+            true => self.teps_down.fetch_and(!bit, Ordering::Relaxed),
+            false => self.teps_down.fetch_or(bit, Ordering::Relaxed),
+        };
+        if (before & bit == 0) != usable {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Says whether a remote TEP can be reached from a local one. Workers see it at their next batch.
+    pub fn set_pair(&self, pair: TepPairId, usable: bool) {
+        let down = self.pairs_down.get(pair.index());
+        if down.is_some_and(|down| down.swap(!usable, Ordering::Relaxed) == usable) {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Changes so far.
+    #[inline(always)]
+    pub fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether a local TEP can be used.
+    pub fn is_tep_usable(&self, tep: TepIndex) -> bool {
+        self.teps_down.load(Ordering::Relaxed) & (1 << tep.0) == 0
+    }
+
+    /// Whether a tunnel can be used.
+    pub fn is_usable(&self, tunnel: &Tunnel) -> bool {
+        let pair = self.pairs_down.get(tunnel.pair.index());
+        self.is_tep_usable(tunnel.tep) && !pair.is_some_and(|down| down.load(Ordering::Relaxed))
+    }
+}
 
 /// The way to a remote TEP for one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +148,10 @@ pub struct Tunnel {
     pub vni: Vni,
     /// The local TEP.
     pub tep: TepIndex,
+    /// The group that it is one way of.
+    pub group: TunnelGroupId,
+    /// The pair of TEPs that it is between.
+    pub pair: TepPairId,
     /// Outer source address: that of the local TEP.
     pub local: IpAddr,
     /// Outer destination address: the remote TEP.

@@ -8,4 +8,5 @@ mod flows;
 mod profile;
 mod reference;
 mod regressions;
+mod tep_groups;
 mod trio;

@@ -116,7 +116,7 @@ impl Trio {
         for taken in &outcome.taken {
             if others.iter().all(|other| other.taken.contains(taken)) {
                 let (flow, ways, way) = taken;
-                self.reference.chosen.insert((flow.clone(), *ways), *way);
+                self.reference.chosen.insert((flow.clone(), ways.clone()), *way);
             }
         }
         for (expected, (_, frame)) in outcome.sent.iter().zip(&done.sent) {

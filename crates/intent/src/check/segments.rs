@@ -79,7 +79,8 @@ pub(super) fn check(
         let gateway = check_gateway(scope, segment, path(), findings);
         check_gateway_addresses(segment, path().field("gateway-addresses"), findings);
         check_remote_teps(scope, segment, tep, path().field("remote-teps"), findings);
-        teps::check_reserve(scope, tep, segment.mtu, "the segment's MTU", path().field("mtu"), findings);
+        let teps = teps::carrying(scope, segment.tep.is_some(), tep);
+        teps::check_reserve(scope, &teps, segment.mtu, "the segment's MTU", path().field("mtu"), findings);
         let remote_teps = match segment.replication {
             Replication::Source => reach[index].remote_teps.clone(),
             Replication::None => Vec::new(),
@@ -89,6 +90,7 @@ pub(super) fn check(
             vni: segment.vni,
             encapsulation: segment.encapsulation,
             tep,
+            grouped: segment.tep.is_none() && scope.has_group(),
             mtu: segment.mtu,
             gateway,
             gateway_addresses: segment.gateway_addresses.clone(),

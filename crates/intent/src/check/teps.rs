@@ -39,7 +39,7 @@ pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<pl
     })
 }
 
-fn named(scope: &Scope<'_>, tep: usize) -> String {
+pub(super) fn named(scope: &Scope<'_>, tep: usize) -> String {
     scope.draft.teps.get(tep).map(|tep| format!("TEP '{}'", tep.name)).unwrap_or_default()
 }
 
@@ -144,27 +144,38 @@ pub(super) fn check_remote(
     }
 }
 
-/// Notes a TEP whose MTU does not leave room for the encapsulation of packets of `mtu` bytes.
+/// The TEPs that may carry what has `tep` for its own: that one where it is pinned, or any of its family in the group.
+pub(super) fn carrying(scope: &Scope<'_>, pinned: bool, tep: Option<TepIndex>) -> Vec<TepIndex> {
+    let Some(tep) = tep else { return Vec::new() };
+    let own = scope.draft.teps.get(tep.index()).map(|tep| tep.address.addr());
+    let Some(own) = own.filter(|_| !pinned && scope.has_group()) else { return vec![tep] };
+    let same = scope.local_teps().filter(|(_, address)| same_family(*address, own));
+    same.filter_map(|(index, _)| u16::try_from(index).ok().map(TepIndex)).collect()
+}
+
+/// Notes every TEP whose MTU does not leave room for the encapsulation of packets of `mtu` bytes.
 pub(super) fn check_reserve(
     scope: &Scope<'_>,
-    tep: Option<TepIndex>,
+    teps: &[TepIndex],
     mtu: u16,
     what: &str,
     path: Path,
     findings: &mut Findings,
 ) {
-    let Some(tep) = tep.and_then(|tep| scope.draft.teps.get(tep.index())) else { return };
-    let uplink = scope.uplinks.find(tep.uplink.as_str()).and_then(|uplink| scope.draft.uplinks.get(uplink));
-    let port = uplink.and_then(|uplink| scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?));
-    let Some(outer) = tep.mtu.or(port.map(|port| port.mtu)) else { return };
-    let needed = u32::from(mtu) + u32::from(ENCAPSULATION_RESERVE);
-    if u32::from(outer) < needed {
-        let message = format!(
-            "{what} is {mtu}, but TEP '{}' carries {outer} bytes and encapsulation takes {ENCAPSULATION_RESERVE}; raise \
-             the MTU of the TEP and its port to {needed}, or lower this one to {}",
-            tep.name,
-            outer.saturating_sub(ENCAPSULATION_RESERVE)
-        );
-        findings.report(path, message);
+    for tep in teps.iter().filter_map(|tep| scope.draft.teps.get(tep.index())) {
+        let uplink =
+            scope.uplinks.find(tep.uplink.as_str()).and_then(|uplink| scope.draft.uplinks.get(uplink));
+        let port = uplink.and_then(|uplink| scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?));
+        let Some(outer) = tep.mtu.or(port.map(|port| port.mtu)) else { continue };
+        let needed = u32::from(mtu) + u32::from(ENCAPSULATION_RESERVE);
+        if u32::from(outer) < needed {
+            let message = format!(
+                "{what} is {mtu}, but TEP '{}' carries {outer} bytes and encapsulation takes {ENCAPSULATION_RESERVE}; raise \
+                 the MTU of the TEP and its port to {needed}, or lower this one to {}",
+                tep.name,
+                outer.saturating_sub(ENCAPSULATION_RESERVE)
+            );
+            findings.report(path.clone(), message);
+        }
     }
 }

@@ -43,11 +43,13 @@ pub(super) fn check(
         );
         findings.report(path().field("service-routers"), message);
     }
-    check_mtu(scope, index, tep, path(), findings);
+    let grouped = transit.tep.is_none() && scope.has_group();
+    check_mtu(scope, index, &teps::carrying(scope, !grouped, tep), path(), findings);
     plan::Transit {
         vni: transit.vni,
         encapsulation: transit.encapsulation,
         tep,
+        grouped,
         service_routers: transit.service_routers.iter().map(service_router).collect(),
     }
 }
@@ -126,13 +128,13 @@ fn check_own(scope: &Scope<'_>, router: &ServiceRouter, path: Path, findings: &m
 }
 
 /// The transit segment carries the packets of every segment of the gateway and of the tier-1s linked to it.
-fn check_mtu(scope: &Scope<'_>, index: usize, tep: Option<TepIndex>, path: Path, findings: &mut Findings) {
+fn check_mtu(scope: &Scope<'_>, index: usize, teps: &[TepIndex], path: Path, findings: &mut Findings) {
     let linked = scope.linked(index);
     let segments = std::iter::once(index).chain(linked).flat_map(|gateway| &scope.attached[gateway]);
     let greatest =
         segments.filter_map(|segment| scope.draft.segments.get(*segment)).max_by_key(|segment| segment.mtu);
     if let Some(segment) = greatest {
         let what = format!("the MTU of segment '{}', whose packets cross the transit segment,", segment.name);
-        teps::check_reserve(scope, tep, segment.mtu, &what, path.field("tep"), findings);
+        teps::check_reserve(scope, teps, segment.mtu, &what, path.field("tep"), findings);
     }
 }

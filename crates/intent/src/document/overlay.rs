@@ -9,7 +9,7 @@ use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::names::Name;
 use super::{AddressSchema, SubnetSchema};
-use crate::plan::{Encapsulation, MAX_MTU, MIN_MTU, Replication};
+use crate::plan::{Encapsulation, MAX_MTU, MAX_TEP_GROUP, MIN_MTU, Placement, Replication};
 
 /// A tunnel endpoint of this node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +35,34 @@ pub struct Tep {
     pub mtu: Option<u16>,
 }
 
+/// The node's TEPs as one group: flows of segments that are not pinned to a TEP are spread over all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct TepGroup {
+    /// Number of the group in listings.
+    #[schemars(range(min = 1))]
+    pub id: u32,
+    /// Which TEP of the group a flow takes.
+    pub placement: Placement,
+}
+
+impl Default for TepGroup {
+    fn default() -> Self {
+        Self { id: 1, placement: Placement::default() }
+    }
+}
+
+/// TEPs of another node: what is sent to one of them may be sent to any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RemoteTepGroup {
+    /// Name of the group, as that of the node.
+    pub name: Name,
+    /// Addresses of its TEPs.
+    #[schemars(with = "Vec<AddressSchema>", length(min = 1, max = MAX_TEP_GROUP), extend("examples" = [["172.16.1.20", "172.16.1.21"]]))]
+    pub teps: Vec<IpAddr>,
+}
+
 /// An overlay segment: one layer-2 network over all the nodes that it spans.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -46,7 +74,8 @@ pub struct Segment {
     /// Encapsulation towards other nodes.
     #[serde(default)]
     pub encapsulation: Encapsulation,
-    /// Name of the local TEP that the segment is pinned to. Default: the first of the family of its remote TEPs.
+    /// Name of the local TEP that the segment is pinned to. Default: any of the TEP group; without a group, the first of the family of its
+    /// remote TEPs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tep: Option<Name>,
     /// Largest layer-3 packet of its workloads in bytes.

@@ -11,8 +11,10 @@ use ipnet::IpNet;
 use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::{Choices, Families, SegmentChoice, WorkloadChoice, routing};
-use crate::document::{Document, Name, Port, PortKindName, Segment, Tep, Uplink, Workload};
-use crate::plan::{Replication, Role};
+use crate::document::{
+    Document, Name, Port, PortKindName, RemoteTepGroup, Segment, Tep, TepGroup, Uplink, Workload,
+};
+use crate::plan::{Placement, Replication, Role};
 
 pub(super) fn document(role: Role, choices: &Choices) -> Document {
     let mut document = Document::new(choices.name.clone(), role);
@@ -21,6 +23,8 @@ pub(super) fn document(role: Role, choices: &Choices) -> Document {
         .map(|index| Uplink { name: name("uplink", index), port: name("up", index) })
         .collect();
     document.teps = teps(choices);
+    document.tep_group = tep_group(choices);
+    document.remote_tep_groups = remote_tep_groups(choices);
     document.segments =
         choices.segments.iter().enumerate().map(|(i, choice)| segment(choices, i, choice)).collect();
     document.workloads = workloads(choices);
@@ -138,6 +142,23 @@ fn teps(choices: &Choices) -> Vec<Tep> {
         }
     })
     .collect()
+}
+
+fn tep_group(choices: &Choices) -> Option<TepGroup> {
+    let v6 = choices.teps.iter().filter(|tep| tep.v6).count();
+    let enough = v6 >= 2 || choices.teps.len() - v6 >= 2;
+    (choices.groups.0 && enough).then_some(TepGroup { id: 7, placement: Placement::Hash })
+}
+
+/// The first TEPs of other nodes, two and two, the last one alone.
+fn remote_tep_groups(choices: &Choices) -> Vec<RemoteTepGroup> {
+    let group = |family: &str, number: usize, address: fn(usize) -> IpAddr| RemoteTepGroup {
+        name: name(family, number),
+        teps: (2 * number..2 * number + 2).map(address).filter(|_| choices.groups.1).collect(),
+    };
+    let v4s = (0..2).map(|number| group("v4", number, |index| v4(17, 0, 1 + index as u8)));
+    let v6s = (0..2).map(|number| group("v6", number, |index| v6(6, 0, 1 + index as u16)));
+    v4s.chain(v6s).filter(|group| !group.teps.is_empty()).collect()
 }
 
 /// The address of a TEP of another node, of the family of the local TEP at `tep`.

@@ -151,6 +151,8 @@ fn differences(old: &Plan, new: &Plan) -> Vec<String> {
     part("ports", compare(&old.ports, &new.ports, |port| &port.name));
     part("uplinks", compare(&old.uplinks, &new.uplinks, |uplink| &uplink.name));
     part("teps", compare(&old.teps, &new.teps, |tep| &tep.name));
+    part("tep-group", (0, 0, usize::from(old.tep_group != new.tep_group)));
+    part("remote-tep-groups", compare(&old.remote_tep_groups, &new.remote_tep_groups, |group| &group.name));
     part("segments", compare(&old.segments, &new.segments, |segment| &segment.name));
     part("workloads", compare(&old.workloads, &new.workloads, |workload| &workload.name));
     part("gateways", compare(&old.gateways, &new.gateways, |gateway| &gateway.name));

@@ -1,8 +1,10 @@
-//! Link states of the ports, polled a few dozen times a second, and what follows from a change. Each change is logged once.
+//! Link states of the ports, polled every few milliseconds, and what follows from a change: TEPs on a link that is down are left at once, the
+//! neighbours there are asked for again. Each change is logged once.
 
 use std::sync::atomic::Ordering;
 
-use sluice_intent::plan::PortIndex;
+use sluice_datapath::snapshot::Snapshot;
+use sluice_intent::plan::{PortIndex, TepIndex};
 
 use super::neighbors::Neighbors;
 use crate::dataplane::Dataplane;
@@ -13,7 +15,7 @@ pub(super) struct Links(Vec<Option<bool>>);
 
 impl Links {
     /// Looks at every port, and tells the neighbours what changed.
-    pub(super) fn poll(&mut self, dataplane: &Dataplane, neighbors: &mut Neighbors) {
+    pub(super) fn poll(&mut self, dataplane: &Dataplane, snapshot: &Snapshot, neighbors: &mut Neighbors) {
         self.0.resize(dataplane.ports.len(), None);
         for (number, (open, seen)) in dataplane.ports.iter().zip(&mut self.0).enumerate() {
             let link = open.port.link().ok();
@@ -34,12 +36,31 @@ impl Links {
             } else {
                 dataplane.links_down.fetch_or(bit, Ordering::Relaxed);
             }
+            // First the TEPs: what went through them is turned elsewhere before its next hop is lost.
+            set_teps(snapshot, PortIndex(number as u16), up);
             neighbors.link_state(PortIndex(number as u16), up, dataplane.clock);
+        }
+    }
+
+    /// Tells a new snapshot what is known of the links.
+    pub(super) fn tell(&self, snapshot: &Snapshot) {
+        for (number, seen) in self.0.iter().enumerate() {
+            set_teps(snapshot, PortIndex(number as u16), *seen != Some(false));
         }
     }
 
     /// Whether the port's link was up when last seen.
     pub(super) fn is_up(&self, port: PortIndex) -> bool {
         self.0.get(port.index()) == Some(&Some(true))
+    }
+}
+
+/// Says of every TEP on a port whether it can be used.
+fn set_teps(snapshot: &Snapshot, port: PortIndex, usable: bool) {
+    let plan = snapshot.plan();
+    for (number, tep) in plan.teps.iter().enumerate() {
+        if plan.uplinks[tep.uplink.index()].port == port {
+            snapshot.tunnel_states().set_tep(TepIndex(number as u16), usable);
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::dataplane::{Dataplane, Kept, Rings};
 use crate::worker::{Command, Retired};
 
 /// Ticks between two looks at the links and whether the workers go on.
-const LINK_TICKS: u32 = 20;
+const LINK_TICKS: u32 = 4;
 /// Between two looks at whether a snapshot is in force.
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -93,7 +93,7 @@ impl Node {
         neighbors.configure(&snapshot, &dataplane);
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);
-        Ok(Self {
+        let mut node = Self {
             fixed: Fixed::of(&plan),
             flow_cache: plan.dataplane.flow_cache.enabled,
             profile: false,
@@ -111,7 +111,16 @@ impl Node {
             plan,
             snapshot,
             neighbors,
-        })
+        };
+        node.look_at_links();
+        Ok(node)
+    }
+
+    /// Finds out which links are up, so that nobody is told of one that nobody has looked at yet.
+    fn look_at_links(&mut self) {
+        if let Some(dataplane) = &self.dataplane {
+            self.links.poll(dataplane, &self.snapshot, &mut self.neighbors);
+        }
     }
 
     /// Looks at the rings from the workers and the timers. The core of a worker that has ended by itself: nobody polls its queues any more.
@@ -134,7 +143,7 @@ impl Node {
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(LINK_TICKS) {
             dataplane.workers.iter_mut().for_each(|worker| worker.advance(now));
-            self.links.poll(dataplane, &mut self.neighbors);
+            self.links.poll(dataplane, &self.snapshot, &mut self.neighbors);
         }
         self.neighbors.advance(dataplane);
         self.captures.collect(dataplane);
@@ -145,6 +154,7 @@ impl Node {
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
+        self.links.tell(&self.snapshot);
         let Some(dataplane) = &mut self.dataplane else { return };
         for worker in &mut dataplane.workers {
             let logical = Arc::new(LogicalCounters::new(&self.snapshot));
@@ -264,6 +274,7 @@ impl Node {
         self.failure = None;
         self.plan = Arc::clone(plan);
         self.snapshot = snapshot;
+        self.look_at_links();
         self.set_flow_cache(*flow_cache);
         if *profile {
             self.set_profile(true);

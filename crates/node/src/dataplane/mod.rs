@@ -182,11 +182,13 @@ impl Dataplane {
         snapshot: &Arc<Snapshot>,
         neighbors: &Arc<NeighborTable>,
     ) -> Result<(), DataplaneError> {
-        let common = workers::Common { pool: &self.pool, links_down: &self.links_down, clock: self.clock };
+        let engines = self.cores.iter().map(|_| Arc::default()).collect();
+        let Self { pool, links_down, clock, .. } = self;
+        let common = workers::Common { pool, links_down, clock: *clock, engines: &engines };
         for (position, core) in self.cores.iter().enumerate() {
             let share = |port: &OpenPort| workers::share(port.queues, self.cores.len(), position);
             let polled = self.ports.iter().map(share).sum();
-            let handle = workers::start(eal, *core, polled, snapshot, neighbors, &common)?;
+            let handle = workers::start(eal, (position, *core), polled, snapshot, neighbors, &common)?;
             self.workers.push(handle);
         }
         let ports = snapshot.plan().ports.iter().enumerate().zip(std::mem::take(&mut self.queues));

@@ -65,6 +65,8 @@ pub(super) struct Common<'a> {
     pub(super) pool: &'a Mempool,
     pub(super) links_down: &'a Arc<AtomicU32>,
     pub(super) clock: CycleClock,
+    /// What the engines of all workers count, in their order.
+    pub(super) engines: &'a Arc<[Arc<EngineCounters>]>,
 }
 
 /// Whether a worker goes on, judged by its cycle counters.
@@ -97,7 +99,7 @@ impl WorkerHandle {
         self.deliver(Command::Profile(profiler));
     }
 
-    /// Sends what found no room before, and looks whether the worker goes on; called every few dozen milliseconds. Tells of a worker that
+    /// Sends what found no room before, and looks whether the worker goes on; called every few milliseconds. Tells of a worker that
     /// is held up once, and once when it goes on.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.commands.send_backlog();
@@ -241,16 +243,16 @@ pub(super) fn share(queues: u16, workers: usize, worker: usize) -> u16 {
     (0..usize::from(queues)).filter(|position| position % workers.max(1) == worker).count() as u16
 }
 
-/// Makes and starts a worker without queues, with room for `receive_queues` of them.
+/// Makes and starts the worker of this position and core without queues, with room for `receive_queues` of them.
 pub(super) fn start(
     eal: &Eal,
-    core: u16,
+    (position, core): (usize, u16),
     receive_queues: u16,
     snapshot: &Arc<Snapshot>,
     neighbors: &Arc<NeighborTable>,
     common: &Common<'_>,
 ) -> Result<WorkerHandle, DataplaneError> {
-    let Common { pool, links_down, clock } = *common;
+    let Common { pool, links_down, clock, engines } = *common;
     let settings = &snapshot.plan().dataplane;
     let config = EngineConfig {
         flow_cache: settings.flow_cache.enabled,
@@ -260,7 +262,7 @@ pub(super) fn start(
     let (commands, commands_in) = RingBuffer::new(COMMAND_RING);
     let (punts_out, punts) = RingBuffer::new(PUNT_RING);
     let (retired_out, retired) = RingBuffer::new(RETIRED_RING);
-    let engine_counters = Arc::new(EngineCounters::default());
+    let engine_counters = Arc::clone(&engines[position]);
     let logical = Arc::new(LogicalCounters::new(snapshot));
     let counters = Arc::new(WorkerCounters {
         engine: Arc::clone(&engine_counters),
@@ -268,13 +270,14 @@ pub(super) fn start(
         transmit_drops: snapshot.plan().ports.iter().map(|_| Counter::default()).collect(),
         ..WorkerCounters::default()
     });
-    let engine = Engine::new(
+    let mut engine = Engine::new(
         config,
         Arc::clone(snapshot),
         Arc::clone(neighbors),
         engine_counters,
         Arc::clone(&logical),
     )?;
+    engine.share_loads(Arc::clone(engines));
     let transmit = snapshot.plan().ports.iter().map(|_| PortIo::default()).collect();
     let worker = Worker {
         core,

@@ -27,6 +27,7 @@ mod support;
 mod swap;
 mod tables;
 mod tap;
+mod tep_groups;
 mod trace;
 mod vlan;
 mod workers;

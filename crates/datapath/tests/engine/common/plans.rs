@@ -63,6 +63,7 @@ fn segment(
         vni: Vni::new(vni).expect("a VNI"),
         encapsulation,
         tep: Some(TepIndex(tep)),
+        grouped: false,
         mtu: 1500,
         gateway: gateway.map(GatewayIndex),
         gateway_addresses: addresses.iter().map(|text| net(text)).collect(),
@@ -178,6 +179,8 @@ fn common(name: &str, role: Role) -> Plan {
             tep("tep-1", "172.16.0.1/24", "172.16.0.254", None, 1700),
             tep("tep-2", "2001:db8:16::1/64", "2001:db8:16::fe", Some(16), 1700),
         ],
+        tep_group: None,
+        remote_tep_groups: Vec::new(),
         segments,
         workloads,
         gateways: Vec::new(),
@@ -196,6 +199,7 @@ pub(crate) fn edge() -> Plan {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
         tep: Some(TepIndex(0)),
+        grouped: false,
         service_routers: vec![
             service_router(0, "edge-1", "172.16.0.1"),
             service_router(1, "edge-2", "172.16.0.9"),
@@ -232,6 +236,7 @@ pub(crate) fn host() -> Plan {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
         tep: Some(TepIndex(0)),
+        grouped: false,
         service_routers: vec![
             service_router(0, "edge-1", "172.16.0.8"),
             service_router(1, "edge-2", "172.16.0.9"),

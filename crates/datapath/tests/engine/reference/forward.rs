@@ -9,6 +9,7 @@ use sluice_wire::MacAddr;
 
 use super::packet::{Frame, Ip, decapsulated_ecn, lower_ttl, set_ecn};
 use super::route::{Leaving, To, Verdict, addresses_of, is_martian_source};
+use super::tunnel::Overlay;
 use super::{Arrived, Ingress, Run};
 use crate::common::bytes::{self, ARP, IPV4, IPV6};
 
@@ -237,7 +238,11 @@ impl Run<'_> {
             .filter(|place| matches!(place, Location::Port { .. }));
         let mut places: Vec<Location> = local.collect();
         if planned.replication == Replication::Source {
-            places.extend(planned.remote_teps.iter().map(|tep| Location::RemoteTep(*tep)));
+            let nodes = planned.remote_teps.iter().map(|tep| self.same_node(*tep)[0]);
+            let mut nodes: Vec<IpAddr> = nodes.collect();
+            let mut seen = std::collections::HashSet::new();
+            nodes.retain(|node| seen.insert(*node));
+            places.extend(nodes.into_iter().map(Location::RemoteTep));
         }
         let mut copies = 0;
         for place in places {
@@ -283,12 +288,14 @@ impl Run<'_> {
                 self.send(port, bytes::on_vlan(frame, vlan), None);
             }
             Location::RemoteTep(remote) => {
-                let planned = &self.plan.segments[segment];
-                let tunnel = self.tunnel(planned.vni.into(), planned.encapsulation, planned.tep, remote);
-                let tunnel = tunnel.ok_or(Unbridged::Drop(DropReason::NoReceiver))?;
-                if matches!(arrived.ingress, Ingress::Tunnel { .. }) {
+                let overlay = Overlay::of_segment(&self.plan.segments[segment]);
+                if matches!(arrived.ingress, Ingress::Tunnel { .. })
+                    && !self.tunnels(overlay, remote).is_empty()
+                {
                     return Err(Unbridged::Drop(DropReason::SplitHorizon));
                 }
+                let tunnel = self.tunnel(&frame.flow(), overlay, remote);
+                let tunnel = tunnel.ok_or(Unbridged::Drop(DropReason::NoReceiver))?;
                 let next = self.neighbor(&tunnel.next_hop).ok_or(Unbridged::Resolve(tunnel.next_hop))?;
                 let inner = written(&payload, arrived.tagged);
                 if inner.len() - 14 > tunnel.inner_mtu() {

@@ -31,8 +31,8 @@ pub(crate) struct Reference {
     /// MAC addresses of the plan's ports.
     pub(crate) macs: Vec<MacAddr>,
     pub(crate) neighbors: HashMap<NeighborKey, MacAddr>,
-    /// Choices that the engine has made: for a flow and a number of ways, which.
-    pub(crate) chosen: HashMap<(Flow, usize), usize>,
+    /// Choices that the engine has made: for a flow and some ways, which of them.
+    pub(crate) chosen: HashMap<(Flow, Ways), usize>,
     /// Source ports and flow labels of the outer headers of a flow.
     pub(crate) entropy: HashMap<Flow, (u16, Option<u32>)>,
 }
@@ -45,6 +45,24 @@ pub(crate) struct Flow {
     ports: (u16, u16),
 }
 
+/// What a flow chooses from: it chooses alike wherever it has the same choice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ways {
+    /// So many next hops of equal cost.
+    EqualCost(usize),
+    /// Tunnels between these TEPs.
+    Tunnels(Vec<(IpAddr, IpAddr)>),
+}
+
+impl Ways {
+    fn count(&self) -> usize {
+        match self {
+            Self::EqualCost(count) => *count,
+            Self::Tunnels(pairs) => pairs.len(),
+        }
+    }
+}
+
 /// What became of a packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
@@ -52,8 +70,8 @@ pub(crate) struct Outcome {
     pub(crate) punted: Vec<(PuntKind, Entry, Vec<u8>)>,
     /// Reasons that are counted.
     pub(crate) drops: Vec<DropReason>,
-    /// Ways taken of several: the flow, how many there were, which.
-    pub(crate) taken: Vec<(Flow, usize, usize)>,
+    /// Ways taken of several: the flow, what there was, which.
+    pub(crate) taken: Vec<(Flow, Ways, usize)>,
 }
 
 /// A frame that leaves.
@@ -189,16 +207,22 @@ fn following(mut script: Vec<usize>, widths: &[usize]) -> Option<Vec<usize>> {
 }
 
 impl Run<'_> {
-    /// One of `ways`, the same for all packets of the flow.
-    fn choose<T: Clone>(&mut self, flow: &Flow, ways: &[T]) -> Option<T> {
-        let count = ways.len();
+    /// One of several next hops, the same for all packets of the flow.
+    fn choose<T: Clone>(&mut self, flow: &Flow, hops: &[T]) -> Option<T> {
+        let chosen = self.choose_of(flow, Ways::EqualCost(hops.len()));
+        hops.get(chosen).cloned()
+    }
+
+    /// The position of one of several ways, the same for all packets of the flow.
+    fn choose_of(&mut self, flow: &Flow, ways: Ways) -> usize {
+        let count = ways.count();
         let already = self
             .outcome
             .taken
             .iter()
-            .find(|(other, of, _)| (other, *of) == (flow, count))
+            .find(|(other, of, _)| (other, of) == (flow, &ways))
             .map(|taken| taken.2);
-        let known = already.or_else(|| self.reference.chosen.get(&(flow.clone(), count)).copied());
+        let known = already.or_else(|| self.reference.chosen.get(&(flow.clone(), ways.clone())).copied());
         let way = match (known, count) {
             (Some(way), _) => way,
             (None, 0 | 1) => 0,
@@ -210,9 +234,9 @@ impl Run<'_> {
             }
         };
         if count > 1 {
-            self.outcome.taken.push((flow.clone(), count, way));
+            self.outcome.taken.push((flow.clone(), ways, way));
         }
-        ways.get(way).cloned()
+        way
     }
 
     fn drop(&mut self, reason: DropReason) {

@@ -10,7 +10,7 @@ use sluice_wire::MacAddr;
 
 use super::packet::Ip;
 use super::respond::IcmpError;
-use super::tunnel::Tunnel;
+use super::tunnel::{Overlay, Tunnel};
 use super::{Arrived, Ingress, Run};
 
 /// Where a route leads.
@@ -110,13 +110,12 @@ impl Run<'_> {
     }
 
     /// The ways to the service routers on other nodes.
-    fn service_routers(&self, gateway: usize) -> Vec<(MacAddr, Tunnel)> {
+    fn service_routers(&self, gateway: usize) -> Vec<(MacAddr, Overlay, IpAddr)> {
         let Some(transit) = self.transit(gateway) else { return Vec::new() };
-        let way = |router: &ServiceRouter| {
-            let tunnel = self.tunnel(transit.vni.into(), transit.encapsulation, transit.tep, router.tep)?;
-            Some((router.mac, tunnel))
-        };
-        transit.service_routers.iter().filter_map(way).collect()
+        let overlay = Overlay::of_transit(transit);
+        let reached = |router: &&ServiceRouter| !self.tunnels(overlay, router.tep).is_empty();
+        let routers = transit.service_routers.iter().filter(reached);
+        routers.map(|router| (router.mac, overlay, router.tep)).collect()
     }
 
     fn routes(&self, gateway: usize) -> Vec<(IpNet, Rank, Target)> {
@@ -273,7 +272,11 @@ impl Run<'_> {
                 None => return refused(IcmpError::NoRoute, DropReason::NoRoute),
             },
             Some(Target::ServiceRouters) => {
-                let Some((mac, tunnel)) = self.choose(&flow, &self.service_routers(gateway)) else {
+                let chosen = self.choose(&flow, &self.service_routers(gateway));
+                let Some((mac, overlay, remote)) = chosen else {
+                    return refused(IcmpError::NoRoute, DropReason::NoRoute);
+                };
+                let Some(tunnel) = self.tunnel(&flow, overlay, remote) else {
                     return refused(IcmpError::NoRoute, DropReason::NoRoute);
                 };
                 return match self.neighbor(&tunnel.next_hop) {
@@ -314,8 +317,7 @@ impl Run<'_> {
                         leaving(mtu, workload.mac, self.plan.router_mac, to)
                     }
                     sluice_intent::plan::Location::RemoteTep(remote) => {
-                        let tunnel =
-                            self.tunnel(planned.vni.into(), planned.encapsulation, planned.tep, remote);
+                        let tunnel = self.tunnel(&flow, Overlay::of_segment(planned), remote);
                         let Some(tunnel) = tunnel else { return unknown() };
                         let Some(next) = self.neighbor(&tunnel.next_hop) else {
                             return Verdict::Resolve(tunnel.next_hop);

@@ -9,7 +9,7 @@ use sluice_wire::MacAddr;
 use sluice_wire::checksum::verify;
 
 use super::packet::Ip;
-use super::{Flow, Ingress, Outer, Run};
+use super::{Flow, Ingress, Outer, Run, Ways};
 use crate::common::bytes;
 
 const GENEVE_PORT: u16 = 6081;
@@ -17,6 +17,27 @@ const VXLAN_PORT: u16 = 4789;
 
 /// Where a tunnel ends, the inner frame, and the outer traffic class.
 pub(super) type Decapsulated = (Ingress, Vec<u8>, u8);
+
+/// What a tunnel needs to know of a segment or transit segment.
+#[derive(Clone, Copy)]
+pub(super) struct Overlay {
+    vni: u32,
+    encapsulation: Encapsulation,
+    pinned: Option<TepIndex>,
+    grouped: bool,
+}
+
+impl Overlay {
+    pub(super) fn of_segment(segment: &sluice_intent::plan::Segment) -> Self {
+        let sluice_intent::plan::Segment { vni, encapsulation, tep: pinned, grouped, .. } = *segment;
+        Self { vni: vni.into(), encapsulation, pinned, grouped }
+    }
+
+    pub(super) fn of_transit(transit: &sluice_intent::plan::Transit) -> Self {
+        let sluice_intent::plan::Transit { vni, encapsulation, tep: pinned, grouped, .. } = *transit;
+        Self { vni: vni.into(), encapsulation, pinned, grouped }
+    }
+}
 
 /// A way to a remote TEP.
 #[derive(Clone, Debug)]
@@ -41,17 +62,45 @@ impl Tunnel {
 }
 
 impl Run<'_> {
-    /// The tunnel of a VNI to a remote TEP: through the pinned TEP, or the first of the right family.
-    pub(super) fn tunnel(
+    /// The tunnel that a flow takes to the node with this TEP.
+    pub(super) fn tunnel(&mut self, flow: &Flow, overlay: Overlay, remote: IpAddr) -> Option<Tunnel> {
+        let tunnels = self.tunnels(overlay, remote);
+        let pairs = tunnels.iter().map(|tunnel| (tunnel.local, tunnel.remote)).collect();
+        let chosen = self.choose_of(flow, Ways::Tunnels(pairs));
+        tunnels.into_iter().nth(chosen)
+    }
+
+    /// All that there are: from the pinned TEP, or the first of the right family, or all of that in the group; to the TEP or all of its group.
+    pub(super) fn tunnels(&self, overlay: Overlay, remote: IpAddr) -> Vec<Tunnel> {
+        let fits = |tep: &&sluice_intent::plan::Tep| tep.address.addr().is_ipv4() == remote.is_ipv4();
+        let pinned = overlay.pinned.map(|tep| &self.plan.teps[tep.index()]).filter(fits);
+        let all = self.plan.teps.iter().filter(fits);
+        let locals: Vec<_> = match (overlay.grouped, pinned) {
+            (true, _) => all.collect(),
+            (false, Some(pinned)) => vec![pinned],
+            (false, None) => all.take(1).collect(),
+        };
+        let mut tunnels = Vec::new();
+        for tep in locals {
+            let remotes = self.same_node(remote).into_iter();
+            tunnels.extend(remotes.filter_map(|remote| self.tunnel_between(overlay, tep, remote)));
+        }
+        tunnels
+    }
+
+    /// The TEPs of the node that has this one.
+    pub(super) fn same_node(&self, remote: IpAddr) -> Vec<IpAddr> {
+        let group = self.plan.remote_tep_groups.iter().find(|group| group.teps.contains(&remote));
+        group.map_or(vec![remote], |group| group.teps.clone())
+    }
+
+    fn tunnel_between(
         &self,
-        vni: u32,
-        encapsulation: Encapsulation,
-        pinned: Option<TepIndex>,
+        overlay: Overlay,
+        tep: &sluice_intent::plan::Tep,
         remote: IpAddr,
     ) -> Option<Tunnel> {
-        let fits = |tep: &&sluice_intent::plan::Tep| tep.address.addr().is_ipv4() == remote.is_ipv4();
-        let pinned = pinned.map(|tep| &self.plan.teps[tep.index()]).filter(fits);
-        let tep = pinned.or_else(|| self.plan.teps.iter().find(fits))?;
+        let Overlay { vni, encapsulation, .. } = overlay;
         let address = if tep.address.contains(&remote) { remote } else { tep.gateway? };
         let port = self.plan.uplinks[tep.uplink.index()].port;
         let vlan = tep.vlan.map_or(0, u16::from);
@@ -113,7 +162,8 @@ impl Run<'_> {
             }
             _ => false,
         });
-        of_segment || of_workload || of_router
+        let of_group = self.plan.remote_tep_groups.iter().any(|group| group.teps.contains(&address));
+        of_segment || of_workload || of_router || of_group
     }
 
     /// Whether a packet to this node's MAC address is for a TEP on the uplink that it came in on.

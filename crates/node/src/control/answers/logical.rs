@@ -26,6 +26,7 @@ const TUNNEL: &str = "TUNNEL";
 pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
     let plan = &node.plan;
     let tep = |tep: Option<sluice_intent::plan::TepIndex>| tep.map(|tep| plan.teps[tep.index()].name.clone());
+    let group = |grouped: bool| plan.tep_group.filter(|_| grouped).map(|group| group.id);
     let workloads = |segment: usize, local: bool| {
         let here = |workload: &&sluice_intent::plan::Workload| {
             workload.segment.index() == segment && matches!(workload.location, Location::Port { .. }) == local
@@ -36,7 +37,7 @@ pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
         uuid: uuid("segment", &segment.name),
         vni: segment.vni.get(),
         encap: encapsulation(segment.encapsulation),
-        tep_group: None,
+        tep_group: group(segment.grouped),
         name: segment.name.clone(),
         global_vni: None,
         tep: tep(segment.tep),
@@ -50,7 +51,7 @@ pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
             uuid: uuid("segment", &name),
             vni: transit.vni.get(),
             encap: encapsulation(transit.encapsulation),
-            tep_group: None,
+            tep_group: group(transit.grouped),
             name,
             global_vni: None,
             tep: tep(transit.tep),
@@ -373,12 +374,19 @@ fn ways(node: &Node, router: &Router, target: &Target) -> Vec<Way> {
         Target::ServiceRouters(hops) => hops
             .iter()
             .map(|hop| {
-                let tunnel = node.snapshot.tunnel(hop.tunnel);
-                let resolved = node.neighbors.table().resolve(&tunnel.next_hop).is_some();
+                let group = node.snapshot.tunnel_group(hop.tunnels);
+                let tunnels: Vec<_> = group.tunnels().map(|id| node.snapshot.tunnel(id)).collect();
+                let table = node.neighbors.table();
+                let resolved = tunnels.iter().any(|tunnel| table.resolve(&tunnel.next_hop).is_some());
+                let mut remotes: Vec<_> = tunnels.iter().map(|tunnel| tunnel.remote.to_string()).collect();
+                remotes.sort_unstable();
+                remotes.dedup();
                 Way {
                     kind: "service-router",
-                    gateway: tunnel.remote.to_string(),
-                    interface: switch_name(plan, tunnel.vni),
+                    gateway: remotes.join(", "),
+                    interface: tunnels
+                        .first()
+                        .map_or_else(String::new, |tunnel| switch_name(plan, tunnel.vni)),
                     mac: Some(hop.mac),
                     state: if resolved { "resolved" } else { "unresolved" },
                 }

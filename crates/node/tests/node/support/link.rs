@@ -57,6 +57,13 @@ impl Link {
         assert_eq!(send(self.socket.as_raw_fd(), frame, MsgFlags::empty()), Ok(frame.len()));
     }
 
+    /// The next frame, if it is there already.
+    pub(crate) fn waiting(&self) -> Option<Vec<u8>> {
+        let mut buffer = [0; 2048];
+        let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).ok()?;
+        Some(buffer[..length].to_vec())
+    }
+
     /// The next frame, if there is one soon. ARP requests to the stations are answered, and not returned.
     pub(crate) fn glance(&self) -> Option<Vec<u8>> {
         let mut buffer = [0; 2048];

@@ -1,0 +1,248 @@
+//! TEP groups: how flows are spread over pairs of TEPs, and what becomes of them when TEPs fail and come back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use sluice_datapath::snapshot::Snapshot;
+use sluice_datapath::time::Timestamp;
+use sluice_intent::plan::{Placement, Plan, PortIndex, RemoteTepGroup, Tep, TepGroup, TepIndex, UplinkIndex};
+use sluice_wire::{MacAddr, VlanId};
+
+use crate::common::bytes::{self, IpHeader};
+use crate::common::node::{Node, port_mac};
+use crate::common::plans::{self, FABRIC, UPLINK, address, net};
+
+const STRANGER: MacAddr = MacAddr([0x02, 0xee, 0, 0, 0, 1]);
+/// The remote TEPs of one node.
+const REMOTES: [&str; 2] = ["172.16.0.2", "172.16.0.3"];
+
+/// An edge with two TEPs on two uplinks, of which the segment `web` is not pinned to either, and a host with two.
+fn grouped(placement: Placement) -> Plan {
+    let mut plan = plans::edge();
+    plan.teps.push(Tep {
+        name: "tep-3".into(),
+        address: net("172.16.3.1/24"),
+        gateway: Some(address("172.16.3.254")),
+        uplink: UplinkIndex(0),
+        vlan: VlanId::new(20).ok(),
+        mtu: 1700,
+    });
+    plan.tep_group = Some(TepGroup { id: 7, placement });
+    let teps = REMOTES.map(address).to_vec();
+    plan.remote_tep_groups = vec![RemoteTepGroup { name: "host-2".into(), teps }];
+    plan.segments[0].grouped = true;
+    plan
+}
+
+/// The local TEPs of the group, with the ports that they leave through.
+const LOCALS: [(TepIndex, PortIndex); 2] = [(TepIndex(0), FABRIC), (TepIndex(2), UPLINK)];
+
+/// A node with every next hop of its tunnels resolved.
+fn node(plan: &Plan) -> Node {
+    let mut node = Node::new(plan, true);
+    let hops: BTreeSet<_> = node
+        .engine
+        .snapshot()
+        .tunnels()
+        .iter()
+        .map(|tunnel| (tunnel.next_hop.port, tunnel.next_hop.vlan, tunnel.next_hop.address))
+        .collect();
+    for (number, (port, vlan, address)) in hops.into_iter().enumerate() {
+        let key = sluice_datapath::neighbor::NeighborKey { port, vlan, address };
+        node.set_neighbor(key, Some(plans::neighbor_mac(number)));
+    }
+    node
+}
+
+/// From the physical network to the workload `10.1.0.12`, which is behind the host with two TEPs.
+fn inbound(flow: u16) -> Vec<u8> {
+    let packet = bytes::ip(
+        &IpHeader::new(17),
+        address("198.18.0.1"),
+        address("10.1.0.12"),
+        &bytes::udp(flow, 53, &[0; 64]),
+    );
+    bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
+}
+
+/// The pair of TEPs that a frame goes between, and the port that it leaves through.
+fn way((port, frame): &(PortIndex, Vec<u8>)) -> (PortIndex, IpAddr, IpAddr) {
+    let network = if frame[12..14] == [0x81, 0x00] { 18 } else { 14 };
+    let at = |from: usize| {
+        let octets: [u8; 4] = frame[network + from..network + from + 4].try_into().expect("an IPv4 header");
+        IpAddr::from(octets)
+    };
+    (*port, at(12), at(16))
+}
+
+/// The way of each of so many flows.
+fn ways(node: &mut Node, flows: u16) -> Vec<(PortIndex, IpAddr, IpAddr)> {
+    let frames: Vec<Vec<u8>> = (1..=flows).map(inbound).collect();
+    let done = node.receive(UPLINK, &frames);
+    done.iter()
+        .map(|done| {
+            assert_eq!((done.sent.len(), done.punted.len(), done.discarded.len()), (1, 0, 0), "{done:?}");
+            way(&done.sent[0])
+        })
+        .collect()
+}
+
+fn states(node: &Node) -> &sluice_datapath::snapshot::TunnelStates {
+    Snapshot::tunnel_states(node.engine.snapshot())
+}
+
+#[test]
+fn flows_take_all_pairs_evenly_and_each_keeps_its_own() {
+    let mut node = node(&grouped(Placement::Hash));
+    let first = ways(&mut node, 1000);
+    let mut counts = BTreeMap::new();
+    first.iter().for_each(|way| *counts.entry(*way).or_insert(0u32) += 1);
+    assert_eq!(counts.len(), 4, "two local TEPs and two remote ones: {counts:?}");
+    for (way, count) in &counts {
+        // Four standard deviations of 1,000 throws at a quarter.
+        assert!((195..=305).contains(count), "{way:?} has {count} of 1000 flows");
+        let (_, port) = LOCALS[usize::from(way.1 == address("172.16.3.1"))];
+        assert_eq!(way.0, port, "each TEP leaves through its own uplink");
+    }
+    assert_eq!(ways(&mut node, 1000), first);
+    assert_eq!(node.counters.cache_hits.get(), 1000);
+    let mut uncached = self::node(&grouped(Placement::Hash));
+    uncached.engine.enable_flow_cache(false);
+    assert_eq!(ways(&mut uncached, 1000), first, "decided again, the same");
+}
+
+#[test]
+fn a_segment_that_is_pinned_stays_on_its_tep_and_takes_both_remote_ones() {
+    let mut plan = grouped(Placement::Hash);
+    plan.segments[0].grouped = false;
+    let taken: BTreeSet<_> = ways(&mut node(&plan), 500).into_iter().map(|way| (way.1, way.2)).collect();
+    assert_eq!(taken, REMOTES.map(|remote| (address("172.16.0.1"), address(remote))).into());
+}
+
+#[test]
+fn a_tep_that_fails_is_left_by_the_next_packet_without_a_decision_and_found_again() {
+    let mut node = node(&grouped(Placement::Hash));
+    let before = ways(&mut node, 1000);
+    let decided = node.counters.cache_misses.get();
+    for (tep, _) in LOCALS {
+        states(&node).set_tep(tep, false);
+        let during = ways(&mut node, 1000);
+        let local = node.engine.snapshot().plan().teps[tep.index()].address.addr();
+        for (before, during) in before.iter().zip(&during) {
+            assert_ne!(during.1, local, "nothing leaves by what has failed");
+            if before.1 != local {
+                assert_eq!(before, during, "flows of the other TEP stay where they are");
+            }
+        }
+        states(&node).set_tep(tep, true);
+        assert_eq!(ways(&mut node, 1000), before, "every flow is back on its own");
+    }
+    assert_eq!(node.counters.cache_misses.get(), decided, "the flow cache was not touched");
+    let carried: u64 = node.counters.tep_bytes.iter().map(sluice_datapath::counters::Counter::get).sum();
+    node.engine.housekeeping(node.now);
+    let all: u64 = node.counters.tep_bytes.iter().map(sluice_datapath::counters::Counter::get).sum();
+    let frame = 14 + 20 + 8 + 8 + 14 + 20 + 8 + 64;
+    let packets = 5 * 1000;
+    assert!(carried < all, "what housekeeping had not seen yet");
+    assert!(
+        all >= packets * frame && all <= packets * (frame + 4),
+        "{all} bytes, some of them in tagged frames"
+    );
+}
+
+#[test]
+fn a_pair_that_fails_is_left_alone() {
+    let mut node = node(&grouped(Placement::Hash));
+    let before = ways(&mut node, 1000);
+    let pairs = node.engine.snapshot().tep_pairs().to_vec();
+    for (number, pair) in pairs.iter().enumerate() {
+        let local = node.engine.snapshot().plan().teps[pair.tep.index()].address.addr();
+        let id = node.engine.snapshot().tunnels().iter().find(|t| t.pair.index() == number).map(|t| t.pair);
+        states(&node).set_pair(id.expect("a pair has tunnels"), false);
+        for (before, during) in before.iter().zip(ways(&mut node, 1000)) {
+            let failed = (before.1, before.2) == (local, pair.remote);
+            assert_eq!(failed, *before != during, "{before:?} {during:?} with {pair:?} down");
+        }
+        states(&node).set_pair(id.expect("a pair has tunnels"), true);
+    }
+    assert_eq!(ways(&mut node, 1000), before);
+}
+
+#[test]
+fn without_any_usable_tunnel_flows_stay_where_they_are() {
+    let mut node = node(&grouped(Placement::Hash));
+    let before = ways(&mut node, 200);
+    LOCALS.iter().for_each(|(tep, _)| states(&node).set_tep(*tep, false));
+    assert_eq!(ways(&mut node, 200), before);
+}
+
+#[test]
+fn a_way_whose_next_hop_is_not_known_is_asked_for() {
+    let mut node = node(&grouped(Placement::Hash));
+    ways(&mut node, 200);
+    let gateway =
+        node.engine.snapshot().tunnels().iter().map(|tunnel| tunnel.next_hop).find(|hop| hop.port == UPLINK);
+    let gateway = gateway.expect("a tunnel by the second TEP");
+    node.set_neighbor(gateway, None);
+    states(&node).set_tep(TepIndex(0), false);
+    let done = node.receive(UPLINK, &[inbound(1)]);
+    assert_eq!(done[0].punted.len(), 1, "{done:?}");
+    assert_eq!(done[0].punted[0].0.kind, sluice_datapath::punt::PuntKind::Resolve(gateway));
+}
+
+#[test]
+fn a_node_gets_one_copy_of_what_is_replicated() {
+    let mut plan = grouped(Placement::Hash);
+    plan.segments[0].remote_teps = REMOTES.map(address).into_iter().chain([address("172.17.0.3")]).collect();
+    let mut node = node(&plan);
+    let body = bytes::udp(1, 53, &[0; 8]);
+    let packet = bytes::ip(&IpHeader::new(17), address("10.1.0.10"), address("10.1.0.255"), &body);
+    let frame = bytes::ethernet(MacAddr([0xff; 6]), plans::workload_mac(0), bytes::IPV4, &packet);
+    let done = node.receive_one(plans::ACCESS, &frame);
+    let remotes: Vec<IpAddr> =
+        done.sent.iter().filter(|(port, _)| *port != plans::ACCESS).map(|sent| way(sent).2).collect();
+    assert_eq!(remotes.len(), 2, "{remotes:?}");
+    assert!(REMOTES.map(address).contains(&remotes[0]) && remotes[1] == address("172.17.0.3"));
+}
+
+/// Sends `packets` packets of a flow, 100 µs apart, with housekeeping as a worker has it.
+fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<PortIndex> {
+    let mut ports = BTreeSet::new();
+    for number in 0..packets {
+        node.now = Timestamp::from_nanos(node.now.as_nanos() + 100_000);
+        ports.insert(node.receive_one(UPLINK, &inbound(flow)).sent[0].0);
+        if number % 20 == 0 {
+            node.engine.housekeeping(node.now);
+        }
+    }
+    ports
+}
+
+#[test]
+fn by_load_two_heavy_flows_never_share_a_tep_while_the_other_is_idle() {
+    for first in (1..2000).step_by(2) {
+        let mut node = node(&grouped(Placement::LoadAware));
+        let one = carry(&mut node, first, 100);
+        let other = carry(&mut node, first + 1, 100);
+        assert!(one.len() == 1 && other.len() == 1, "no flow changes its TEP");
+        assert_ne!(one, other, "flows {first} and {}", first + 1);
+    }
+}
+
+#[test]
+fn by_load_a_flow_that_paused_is_placed_anew() {
+    let mut node = node(&grouped(Placement::LoadAware));
+    let quiet = carry(&mut node, 1, 10);
+    let loud = carry(&mut node, 2, 100);
+    assert_ne!(quiet, loud);
+    // The first goes on now and then, the second falls silent for longer than a pause.
+    for _ in 0..30 {
+        node.now = Timestamp::from_nanos(node.now.as_nanos() + 150_000_000);
+        node.engine.housekeeping(node.now);
+        assert_eq!(carry(&mut node, 1, 20), quiet, "a flow that goes on stays");
+    }
+    assert_ne!(carry(&mut node, 2, 10), quiet);
+    carry(&mut node, 3, 200);
+    let busy = carry(&mut node, 2, 1);
+    assert_ne!(busy, quiet, "still with its own, which is not loaded by then");
+}
