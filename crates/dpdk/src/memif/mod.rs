@@ -23,6 +23,7 @@ mod attachment;
 mod control;
 mod conversation;
 mod copy;
+mod events;
 mod layout;
 mod lent;
 mod message;
@@ -35,6 +36,9 @@ mod transmitter;
 pub(crate) use port::{MemifPort, Running};
 pub(crate) use receiver::Receiver;
 pub(crate) use transmitter::Transmitter;
+
+/// Most octets of a packet.
+const LONGEST_PACKET: usize = u16::MAX as usize;
 
 /// Why two sides do not come together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +64,9 @@ pub(crate) enum MemifError {
     /// The port has a peer.
     #[error("the port with id {0} is connected already")]
     Busy(u32),
+    /// The port's queues have the last connection still.
+    #[error("the queues of the port with id {0} have not let go of the last connection: nobody polls them")]
+    Unpolled(u32),
     /// Rings that do not fit the queues of the port.
     #[error(
         "the client has {offered} rings {direction}, and this side has {queues} queues: give both sides as many queues"
@@ -83,6 +90,38 @@ pub(crate) enum MemifError {
         /// The system's reason.
         source: nix::errno::Errno,
     },
+    /// Events that cannot be written to without waiting.
+    #[error("the events of ring {index} cannot be used ({source}): they must be an event file")]
+    Events {
+        /// Number of the ring.
+        index: u16,
+        /// The system's reason.
+        source: nix::errno::Errno,
+    },
+    /// Memory that could be taken away.
+    #[error(
+        "region {0} could be cut off while it is in use: its file is to be sealed against it, or in huge pages"
+    )]
+    Unsealed(u16),
+    /// Private headers in front of packets.
+    #[error(
+        "ring {index} has private headers of {octets} octets in front of packets, and this side knows none"
+    )]
+    PrivateHeaders {
+        /// Number of the ring.
+        index: u16,
+        /// Octets of each.
+        octets: u16,
+    },
+    /// Files that do not belong to a message.
+    #[error("a message came with {0} files, and at most one belongs to any")]
+    Files(usize),
+    /// A ring that breaks its rules.
+    #[error("a ring says that more is in it than it has slots for, or less than before")]
+    BrokenRing,
+    /// More clients than can be heard at a time.
+    #[error("too many clients have connected that do not say which port they are for")]
+    Crowd,
     /// More than descriptors can tell.
     #[error("the rings and buffers take more than 4 GiB: use fewer queues, or smaller rings or buffers")]
     TooMuchMemory,
@@ -95,6 +134,9 @@ pub(crate) enum MemifError {
     /// The peer is gone, or the system refuses.
     #[error("the connection ended ({0})")]
     System(#[from] nix::errno::Errno),
+    /// The server's socket cannot be reached.
+    #[error("the server cannot be reached ({0})")]
+    Unreachable(nix::errno::Errno),
     /// The peer does not answer.
     #[error("the peer does not answer")]
     Silent,
