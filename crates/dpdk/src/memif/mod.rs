@@ -4,7 +4,8 @@
 //!   Port ──▶ port.rs ──▶ control.rs: one thread a process ──message.rs, conversation.rs──▶ the peer, over a Unix socket
 //!                             │ attachment.rs: rings of a connection, to the queues and back
 //!   worker ──▶ receiver.rs, transmitter.rs ──ring.rs, region.rs, copy.rs──▶ shared memory
-//!                                          └─lent.rs: without copying
+//!                                          ├─lent.rs: without copying
+//!                                          └─events.rs: wakes a peer that sleeps
 //! ```
 //!
 //! **Why not DPDK's.** Between two cores what costs is not the copy but the lines that have to change cores. This driver asks for the lines
@@ -13,11 +14,23 @@
 //! frames in both directions through a node: 116 cycles a packet and 16.9 Mpps, where DPDK's net_memif on both sides took 166 and 11.2.
 //! It also connects again by itself, as often as a peer comes and goes, without taking the queues from the workers.
 //!
-//! **Peers** are this driver, DPDK's net_memif, and whatever else speaks the protocol. What a peer writes is never trusted: descriptors are
-//! read once and checked against the memory that was agreed upon, rings that break their rules take the link down. Only a peer that shrinks
-//! the file that it gave away (this driver seals its own) can make this process fail.
+//! **Peers** are this driver, DPDK's net_memif, and whatever else speaks the protocol. What a peer writes is never trusted. Descriptors are
+//! read once and checked against the memory that was agreed upon; one that leads nowhere costs its packet. A ring whose counters go back, or
+//! further than it has slots, ends the connection. Packets are copied out before anybody looks at them, and not an octet more than a packet
+//! is copied in. Memory is taken only if it cannot be cut off, event files only if they are some, and a client that says nothing is sent away.
+//! What is left to a hostile peer: packet memory that is lent ([`crate::MemifSettings::zero_copy`]) is in its hands altogether, other packets
+//! and the pool's own records included; a file in huge pages, which need not be sealed, can be cut off and ends this process when it is read;
+//! and [`events`] tells what a peer that sleeps could do.
 //!
-//! **Limits.** Ethernet mode, no secrets; polled, no interrupts; 2¹⁴ slots, 256 queues each way, 4 GiB a port; sockets with a path.
+//! **Who writes what.** The client writes a ring's head, the server its tail, each through one queue; descriptors belong to whose turn it is
+//! by these counters. A queue has its rings alone, from the attachment until it gives it back; the control thread makes and frees them.
+//! The status is written by the control thread, but for the number of a broken connection. Counters are written by their queue.
+//!
+//! **When a peer is gone** the queues let go at their next burst, and the control thread unmaps. Packets that were lent are freed then too, and
+//! not before the peer was told and had time to let go of them: a port that lends waits for that when it stops, up to 100 ms.
+//!
+//! **Limits.** Ethernet mode, no secrets, no private headers; polled, no interrupts; 2¹⁴ slots, 256 queues each way, 65,535 octets a packet,
+//! 4 GiB a port; sockets with a path. A queue that is not polled keeps the memory of two connections, and its port takes no third.
 
 mod attachment;
 mod control;
