@@ -14,6 +14,9 @@ const FIRST: usize = 2 * LINE;
 /// Octets of a packet that are asked for at all: of longer ones the processor finds the rest itself.
 const MOST: usize = 24 * LINE;
 
+/// Octets that are copied at once of what is no whole line.
+const STEP: usize = 16;
+
 /// What is to be done with the lines that are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
@@ -42,7 +45,7 @@ pub(super) unsafe fn copy_lines(to: *mut u8, from: *const u8, length: usize) {
 }
 
 /// Copies `length` octets and not one more, for memory that the peer reads: what lies behind a packet is of an older one, and none of its
-/// business. The end is copied a second time with what is in front of it, which is as fast as whole lines are.
+/// business. The last 16 octets are copied a second time in part, so that there is no loop over single ones.
 ///
 /// # Safety
 /// Both ranges have `length` octets, and do not overlap.
@@ -56,13 +59,19 @@ pub(super) unsafe fn copy_exactly(to: *mut u8, from: *const u8, length: usize) {
             copy(at, LINE);
             at += LINE;
         }
-        match length {
-            _ if at == length => {}
-            LINE.. => copy(length - LINE, LINE),
-            32.. => [0, length - 32].iter().for_each(|at| copy(*at, 32)),
-            16.. => [0, length - 16].iter().for_each(|at| copy(*at, 16)),
-            _ => (0..length).for_each(|at| copy(at, 1)),
+        let left = length - at;
+        if left == 0 {
+            return;
         }
+        if length < STEP {
+            return (0..length).for_each(|at| copy(at, 1));
+        }
+        for step in [0, STEP, 2 * STEP] {
+            if left > step + STEP {
+                copy(at + step, STEP);
+            }
+        }
+        copy(length - STEP, STEP);
     }
 }
 
