@@ -146,7 +146,7 @@ pub struct Dataplane {
 pub struct Device {
     /// Name of the port.
     pub name: String,
-    /// Its driver, as `net_memif`.
+    /// Its driver, as `net_tap`; `memif` for shared memory.
     pub driver: String,
     /// PCI device id, as `0x1019`; empty for virtual devices.
     pub device_id: String,

@@ -55,6 +55,7 @@ MBUF_FIELD(next, 64, 8);
 MBUF_FIELD(tx_offload, 72, 8);
 _Static_assert(sizeof(struct rte_mbuf) == 128, "size of rte_mbuf");
 _Static_assert(RTE_MBUF_F_RX_RSS_HASH == 2, "flag of a valid RSS hash");
+_Static_assert((RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL) == 3ULL << 61, "flags of an mbuf without a buffer of its own");
 _Static_assert(RTE_PKTMBUF_HEADROOM == 128, "headroom of a fresh mbuf");
 _Static_assert(RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE == 0x10000, "bit of MBUF_FAST_FREE");
 _Static_assert(RTE_ETH_TX_OFFLOAD_MULTI_SEGS == 0x8000, "bit of MULTI_SEGS");

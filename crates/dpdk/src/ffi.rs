@@ -74,6 +74,8 @@ const _: () = {
 
 /// `offload_flags` bit: `rss_hash` is valid.
 pub(crate) const RX_RSS_HASH: u64 = 1 << 1;
+/// `offload_flags` bits: the mbuf's data is in the buffer of another one, or in none of a pool.
+pub(crate) const FOREIGN_BUFFER: u64 = 1 << 62 | 1 << 61;
 /// Transmit offload: all mbufs of the queue come from one pool, have one segment and one reference.
 pub(crate) const TX_FAST_FREE: u64 = 0x1_0000;
 /// Transmit offload: packets may have several segments.

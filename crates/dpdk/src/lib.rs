@@ -14,8 +14,8 @@
 //! bytes of `struct rte_mbuf`, of which the C shim asserts every offset and size when it is compiled. A port cannot stop while
 //! a queue of it is held elsewhere, and its memory pool outlives it.
 //!
-//! **Limits.** One EAL a process, once in its life. x86-64 Linux. Other processes that share memory with a port (the memif peer, a
-//! virtual machine behind vhost) are trusted: a peer that rewrites a buffer after sending it changes what we read.
+//! **Limits.** One EAL a process, once in its life. x86-64 Linux. A virtual machine behind vhost, and a memif peer
+//! that is lent packet memory, are trusted with that memory. What a memif peer can do otherwise, [`memif`] says.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

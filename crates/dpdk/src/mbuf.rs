@@ -289,7 +289,10 @@ impl Mbuf {
     #[inline]
     pub(crate) fn is_plain_mbuf_of(&self, pool: *const RawMempool) -> bool {
         let header = self.header();
-        std::ptr::eq(header.pool, pool) && header.segments == 1 && header.references == 1
+        std::ptr::eq(header.pool, pool)
+            && header.segments == 1
+            && header.references == 1
+            && header.offload_flags & ffi::FOREIGN_BUFFER == 0
     }
 
     #[inline(always)]

@@ -117,7 +117,7 @@ fn dataplane() -> Dataplane {
             },
             Device {
                 name: "fp-eth1".into(),
-                driver: "net_memif".into(),
+                driver: "memif".into(),
                 device_id: String::new(),
                 vendor: String::new(),
                 pci: String::new(),

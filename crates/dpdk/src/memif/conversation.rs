@@ -177,7 +177,7 @@ impl ServerConversation {
         file: Option<OwnedFd>,
     ) -> Result<ServerStep, MemifError> {
         match (self.state, message, file) {
-            (ServerState::Nameless, Message::Init { version, id, mode, .. }, _) => {
+            (ServerState::Nameless, Message::Init { version, id, mode, .. }, None) => {
                 if version != VERSION {
                     return Err(MemifError::Version(version));
                 }
@@ -201,15 +201,19 @@ impl ServerConversation {
                 if place.index >= MOST_RINGS || self.offer.rings.iter().any(same) {
                     return Err(MemifError::Order("a ring with the number of another"));
                 }
+                if place.private_header != 0 {
+                    let RingPlace { index, private_header: octets, .. } = place;
+                    return Err(MemifError::PrivateHeaders { index, octets });
+                }
                 self.offer.rings.push((place, file));
                 Ok(ServerStep::Acknowledge)
             }
-            (ServerState::Listening, Message::Connect { .. }, _) => {
+            (ServerState::Listening, Message::Connect { .. }, None) => {
                 self.state = ServerState::Connected;
                 Ok(ServerStep::Take(std::mem::take(&mut self.offer)))
             }
             (_, Message::Disconnect { reason }, _) => Err(MemifError::Refused(reason)),
-            _ => Err(MemifError::Order("not of a client, not now, or without its file")),
+            _ => Err(MemifError::Order("not of a client, not now, or not with its file")),
         }
     }
 
@@ -232,8 +236,14 @@ mod tests {
     }
 
     fn places() -> Vec<RingPlace> {
-        let place =
-            |from_client, index| RingPlace { from_client, index, region: 0, offset: 0, size_log2: 10 };
+        let place = |from_client, index| RingPlace {
+            from_client,
+            index,
+            region: 0,
+            offset: 0,
+            size_log2: 10,
+            private_header: 0,
+        };
         vec![place(true, 0), place(true, 1), place(false, 0)]
     }
 
@@ -299,11 +309,17 @@ mod tests {
         let region = |index| Message::AddRegion { index, size: 4096 };
         let mut server = ServerConversation::default();
         assert!(order(server.receive(region(0), Some(file())).map(|_| ())), "before its name");
+        assert!(order(server.receive(init(VERSION, 0), Some(file())).map(|_| ())), "with a file");
         assert_eq!(server.receive(init(0x300, 0), None).unwrap_err(), MemifError::Version(0x300));
         assert_eq!(server.receive(init(VERSION, 1), None).unwrap_err(), MemifError::Mode(1));
         server.receive(init(VERSION, 0), None).unwrap();
         assert!(order(server.receive(region(0), None).map(|_| ())), "without its file");
         assert!(order(server.receive(region(1), Some(file())).map(|_| ())), "out of turn");
+        let private = RingPlace { private_header: 8, ..places()[0] };
+        assert_eq!(
+            server.receive(Message::AddRing(private), Some(file())).unwrap_err(),
+            MemifError::PrivateHeaders { index: 0, octets: 8 }
+        );
         server.receive(Message::AddRing(places()[0]), Some(file())).unwrap();
         assert!(order(server.receive(Message::AddRing(places()[0]), Some(file())).map(|_| ())), "twice");
     }

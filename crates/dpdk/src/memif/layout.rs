@@ -65,7 +65,7 @@ impl Layout {
     pub(super) fn new(demand: &Demand, lent: Option<LentMemory>) -> Result<Self, MemifError> {
         let slots = 1usize << demand.size_log2;
         let rings = usize::from(demand.to_server) + usize::from(demand.to_client);
-        let ring_octets = Ring::octets(demand.size_log2);
+        let ring_octets = Ring::octets_apart(demand.size_log2);
         let first_buffer = (rings * ring_octets).next_multiple_of(STRIDE);
         let stride = usize::from(demand.buffer_bytes).next_multiple_of(STRIDE);
         let octets = first_buffer + if lent.is_some() { 0 } else { rings * slots * stride };
@@ -88,6 +88,7 @@ impl Layout {
             region: 0,
             offset: (number * ring_octets) as u32,
             size_log2: demand.size_log2,
+            private_header: 0,
         };
         let places: Vec<RingPlace> = directions.enumerate().map(place).collect();
         let buffers = |number: usize| Buffers {

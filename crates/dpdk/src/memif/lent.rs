@@ -74,15 +74,16 @@ impl Slots {
         Self { packets: (0..ring.slots()).map(|_| None).collect(), end: 0, start: 0 }
     }
 
-    /// Frees all.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     #[inline]
     fn slot(&mut self, at: u16) -> &mut Option<Mbuf> {
         let mask = self.packets.len() - 1;
         &mut self.packets[usize::from(at) & mask]
+    }
+
+    /// Whether fewer packets are offered than there are slots: the pool had no more.
+    #[inline]
+    pub(super) fn is_short(&self, next: u16) -> bool {
+        usize::from(self.end.wrapping_sub(next)) < self.packets.len()
     }
 
     /// Offers an empty packet in every slot up to one ring behind `next`, as far as there is memory.

@@ -103,6 +103,8 @@ pub(super) struct RingPlace {
     pub(super) offset: u32,
     /// Its slots, log₂.
     pub(super) size_log2: u8,
+    /// Octets of private headers in front of each packet.
+    pub(super) private_header: u16,
 }
 
 /// Writes the fields of a message one behind the other.
@@ -161,9 +163,11 @@ impl Reader<'_> {
         u32::from_ne_bytes(self.raw())
     }
 
+    /// A text for people: what could pass for another line of a log, or for orders to a terminal, is not let in.
     fn text<const N: usize>(&mut self) -> String {
         let octets: [u8; N] = self.raw();
-        String::from_utf8_lossy(octets.split(|octet| *octet == 0).next().unwrap_or_default()).into_owned()
+        let text = String::from_utf8_lossy(octets.split(|octet| *octet == 0).next().unwrap_or_default());
+        text.replace(char::is_control, "\u{fffd}")
     }
 }
 
@@ -193,7 +197,7 @@ impl Message {
                 .u16(place.region)
                 .u32(place.offset)
                 .raw(&[place.size_log2])
-                .u16(0),
+                .u16(place.private_header),
             Self::Connect { name } => Writer::new(6).text(name, NAME_BYTES),
             Self::Connected { name } => Writer::new(7).text(name, NAME_BYTES),
             Self::Disconnect { reason } => Writer::new(8).u32(0).text(reason, REASON_BYTES),
@@ -232,6 +236,7 @@ impl Message {
                 region: reader.u16(),
                 offset: reader.u32(),
                 size_log2: reader.raw::<1>()[0],
+                private_header: reader.u16(),
             }),
             6 => Self::Connect { name: reader.text::<NAME_BYTES>() },
             7 => Self::Connected { name: reader.text::<NAME_BYTES>() },
@@ -246,7 +251,29 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever comes is read or refused, and what was read means the same when it is written and read again.
+        #[test]
+        fn any_octets_are_read_or_refused(kind in 0u16..12, rest in proptest::collection::vec(any::<u8>(), 120..130)) {
+            let octets = [&kind.to_ne_bytes()[..], &rest].concat();
+            match Message::decode(&octets) {
+                Ok(message) => {
+                    let again = Message::decode(&message.encode()).unwrap();
+                    // A text that had to be repaired may have become too long for its field.
+                    prop_assert_eq!(std::mem::discriminant(&again), std::mem::discriminant(&message));
+                    if matches!(message, Message::AddRegion { .. } | Message::AddRing(_)) {
+                        prop_assert_eq!(again, message);
+                    }
+                }
+                Err(MemifError::MessageLength(length)) => prop_assert!(length == octets.len() && length != 128),
+                Err(error) => prop_assert_eq!(error, MemifError::MessageKind(kind)),
+            }
+        }
+    }
 
     fn every_message() -> Vec<Message> {
         let name = "edge-1".to_owned();
@@ -269,6 +296,7 @@ mod tests {
                 region: 1,
                 offset: 0x40_0080,
                 size_log2: 11,
+                private_header: 3,
             }),
             Message::Connect { name: name.clone() },
             Message::Connected { name },
@@ -294,7 +322,7 @@ mod tests {
         at(2, 0, &[3, 0, 0, 2, 0x78, 0x56, 0x34, 0x12, 0]);
         at(2, 33, b"edge-1\0");
         at(3, 0, &[4, 0, 3, 0, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0]);
-        at(4, 0, &[5, 0, 1, 0, 2, 0, 1, 0, 0x80, 0, 0x40, 0, 11, 0, 0]);
+        at(4, 0, &[5, 0, 1, 0, 2, 0, 1, 0, 0x80, 0, 0x40, 0, 11, 3, 0]);
         at(7, 6, b"the port stops\0");
     }
 
@@ -302,6 +330,9 @@ mod tests {
     fn what_is_no_message_is_refused_and_long_texts_are_cut() {
         assert_eq!(Message::decode(&[1; 127]), Err(MemifError::MessageLength(127)));
         assert_eq!(Message::decode(&[9; 128]), Err(MemifError::MessageKind(0x0909)));
+        let forged = Message::Disconnect { reason: "end\nnode: all is well\u{1b}[2J".to_owned() };
+        let shown = "end\u{fffd}node: all is well\u{fffd}[2J".to_owned();
+        assert_eq!(Message::decode(&forged.encode()).unwrap(), Message::Disconnect { reason: shown });
         let long = Message::Connect { name: "é".repeat(40) };
         assert_eq!(Message::decode(&long.encode()).unwrap(), Message::Connect { name: "é".repeat(15) });
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::attachment::{Counters, SharedStatus, channel};
+use super::attachment::{Counters, SharedStatus, Status, channel};
 use super::control::{Control, Registration};
 use super::conversation::MOST_RINGS;
 use super::layout::Demand;
@@ -90,8 +90,8 @@ impl MemifPort {
             name: port(),
             settings: settings.clone(),
             mac: random_mac(),
+            status: Arc::new(Status::new(control.wake())),
             control,
-            status: SharedStatus::default(),
             config: None,
             receive: Vec::new(),
             transmit: Vec::new(),
@@ -182,6 +182,7 @@ impl MemifPort {
             receive: to_receivers,
             transmit: to_transmitters,
             status: self.status.clone(),
+            _pool: config.mempool.clone(),
         });
         let number = number.map_err(|errno| self.listen_error(errno))?;
         Ok((Running { control: Arc::clone(&self.control), number }, receivers, transmitters))

@@ -5,13 +5,12 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 
-use super::attachment::{Attachment, Change, Counters, FromControl, SharedStatus, Side};
+use super::LONGEST_PACKET;
+use super::attachment::{Attachment, Counters, FromControl, SharedStatus, Side};
 use super::copy::{self, Access, copy_lines, whole_lines};
-use super::lent;
 use super::ring::NEXT;
 use crate::ffi::{self, MbufHeader};
 use crate::{Mbuf, Mempool};
@@ -24,8 +23,6 @@ const CHUNK: usize = 32;
 pub(crate) struct Receiver {
     control: FromControl,
     link: Option<Box<Attachment>>,
-    /// Packets that the peer may write to, by slot: where it is lent packet memory.
-    posted: lent::Slots,
     /// Slots read since the connection began.
     next: u16,
     /// Slots filled since then, when last looked.
@@ -41,8 +38,9 @@ pub(crate) struct Receiver {
 enum Odd {
     Packet(Mbuf),
     Refused,
-    /// The rest of it is not there yet, or there is no memory.
-    Wait,
+    /// The rest of it is not there yet.
+    Unfinished,
+    NoMemory,
 }
 
 impl Receiver {
@@ -53,24 +51,14 @@ impl Receiver {
         status: SharedStatus,
     ) -> Self {
         let room = usize::from(pool.config().data_room - ffi::HEADROOM);
-        Self {
-            control,
-            link: None,
-            posted: lent::Slots::default(),
-            next: 0,
-            filled: 0,
-            pool,
-            room,
-            counters,
-            status,
-        }
+        Self { control, link: None, next: 0, filled: 0, pool, room, counters, status }
     }
 
     /// Appends what waits, as far as the batch has room, and returns how many.
     #[inline]
     pub(crate) fn receive<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
-        if let Some(change) = self.control.change() {
-            self.follow(change);
+        if self.control.has_changed() {
+            self.follow();
         }
         let already = batch.len();
         // SAFETY: the array has room for so many more; the first `received` of them are then packets that we own.
@@ -84,23 +72,16 @@ impl Receiver {
 
     /// Takes up a new connection, or lets go of one.
     #[cold]
-    fn follow(&mut self, change: Change) {
-        if let Some(old) = self.link.take() {
-            self.control.give_back(old);
-        }
-        self.posted.clear();
-        let Change::Attach(link) = change else { return };
+    fn follow(&mut self) {
+        self.link = self.control.follow(self.link.take());
+        let Some(link) = &mut self.link else { return };
         (self.next, self.filled) = (0, 0);
         link.ring.mask_events();
         match link.side {
             Side::Server => link.ring.set_tail(0),
             Side::Client(_) => link.ring.set_head(link.ring.slots()),
-            Side::Lender => {
-                self.posted = lent::Slots::of(&link.ring);
-                self.posted.post(&link.ring, &self.pool, 0);
-            }
+            Side::Lender => link.lent.post(&link.ring, &self.pool, 0),
         }
-        self.link = Some(link);
     }
 
     /// Writes up to `room` packets to `to` and returns how many.
@@ -108,9 +89,11 @@ impl Receiver {
     /// # Safety
     /// There is room for so many at `to`.
     unsafe fn receive_into(&mut self, to: *mut Mbuf, room: usize) -> usize {
-        let Some(link) = self.link.take() else { return 0 };
-        if usize::from(self.filled.wrapping_sub(self.next)) < room {
-            self.look(&link);
+        let Some(mut link) = self.link.take() else { return 0 };
+        if usize::from(self.filled.wrapping_sub(self.next)) < room && !self.look(&link) {
+            self.status.report_broken(link.connection);
+            self.control.give_back(link);
+            return 0;
         }
         let first = self.next;
         let mut received = 0;
@@ -121,7 +104,7 @@ impl Receiver {
             let taken = unsafe {
                 let to = to.add(received);
                 match link.side {
-                    Side::Lender => self.posted.take(&link.ring, self.next, to, count),
+                    Side::Lender => link.lent.take(&link.ring, self.next, to, count),
                     _ => self.copy_chunk(&link, to, count),
                 }
             };
@@ -137,11 +120,24 @@ impl Receiver {
                     received += 1;
                 }
                 Odd::Refused => self.counters.errors.add(1),
-                Odd::Wait => break,
+                Odd::Unfinished => {
+                    // The rest may have come since, however much there is room for.
+                    let before = self.filled;
+                    if !self.look(&link) {
+                        self.status.report_broken(link.connection);
+                    }
+                    if self.filled == before {
+                        break;
+                    }
+                }
+                Odd::NoMemory => break,
             }
         }
+        // A peer without a buffer sends nothing, so that it is the pool that has to be looked at.
+        if self.next != first || (matches!(link.side, Side::Lender) && link.lent.is_short(self.next)) {
+            self.give_slots_back(&mut link, first);
+        }
         if self.next != first {
-            self.give_slots_back(&link, first);
             self.counters.packets.add(received as u64);
             // SAFETY: the first `received` were written.
             let bytes = (0..received).map(|at| unsafe { (*to.add(at)).len() } as u64).sum();
@@ -151,15 +147,16 @@ impl Receiver {
         received
     }
 
-    /// Looks how far the peer is. One that is further than there are slots broke the ring, and nothing of it is believed any more.
+    /// Looks how far the peer is. One that is further than there are slots, or went back, broke the ring: nothing of it is to be believed.
     #[inline]
-    fn look(&mut self, link: &Attachment) {
+    fn look(&mut self, link: &Attachment) -> bool {
         let filled = if matches!(link.side, Side::Server) { link.ring.head() } else { link.ring.tail() };
-        if filled.wrapping_sub(self.next) <= link.ring.slots() {
+        let new = filled.wrapping_sub(self.next);
+        let sound = new <= link.ring.slots() && new >= self.filled.wrapping_sub(self.next);
+        if sound {
             self.filled = filled;
-        } else {
-            self.status.broken.store(true, Ordering::Release);
         }
+        sound
     }
 
     /// Copies the packets of `count` slots, or of as many as are of one slot, sound, and have memory to go to.
@@ -214,7 +211,7 @@ impl Receiver {
             .map(|last| last + 1)
         else {
             if waiting < link.ring.slots() {
-                return Odd::Wait;
+                return Odd::Unfinished;
             }
             // A packet without end.
             self.next = self.filled;
@@ -222,11 +219,11 @@ impl Receiver {
         };
         let Some(first) = self.pool.allocate() else {
             self.counters.no_mbuf.add(1);
-            return Odd::Wait;
+            return Odd::NoMemory;
         };
-        let packet = (0..slots).try_fold(Gathered { packet: None, last: first }, |gathered, at| {
-            gathered.add(link, self.next.wrapping_add(at), &self.pool)
-        });
+        let nothing = Gathered { packet: None, last: first, left: LONGEST_PACKET };
+        let packet = (0..slots)
+            .try_fold(nothing, |gathered, at| gathered.add(link, self.next.wrapping_add(at), &self.pool));
         self.next = self.next.wrapping_add(slots);
         match packet.and_then(Gathered::finish) {
             Some(packet) if !packet.is_empty() => Odd::Packet(packet),
@@ -236,7 +233,7 @@ impl Receiver {
 
     /// Gives the slots from `first` on back to the peer.
     #[inline]
-    fn give_slots_back(&mut self, link: &Attachment, first: u16) {
+    fn give_slots_back(&mut self, link: &mut Attachment, first: u16) {
         match link.side {
             Side::Server => link.ring.set_tail(self.next),
             Side::Client(buffers) => {
@@ -246,7 +243,7 @@ impl Receiver {
                 }
                 link.ring.set_head(self.next.wrapping_add(link.ring.slots()));
             }
-            Side::Lender => self.posted.post(&link.ring, &self.pool, self.next),
+            Side::Lender => link.lent.post(&link.ring, &self.pool, self.next),
         }
     }
 }
@@ -255,12 +252,15 @@ impl Receiver {
 struct Gathered {
     packet: Option<Mbuf>,
     last: Mbuf,
+    /// Octets that it may still grow: so no peer takes more of a pool than a packet needs.
+    left: usize,
 }
 
 impl Gathered {
-    /// Adds what is in a slot, if its descriptor leads anywhere and memory suffices.
+    /// Adds what is in a slot, if its descriptor leads anywhere, the packet stays as short as packets are, and memory suffices.
     fn add(mut self, link: &Attachment, slot: u16, pool: &Mempool) -> Option<Self> {
         let descriptor = link.ring.descriptor(slot);
+        self.left = self.left.checked_sub(descriptor.length as usize)?;
         let region = link.ring.memory().get(usize::from(descriptor.region))?;
         let start = region.at(descriptor.offset as usize, descriptor.length as usize)?;
         let mut done = 0;
@@ -293,6 +293,9 @@ fn chain(packet: Option<Mbuf>, last: Mbuf) -> Option<Mbuf> {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.posted.clear();
+        // The peer may still write to what it was lent: the control thread frees it, when the peer was told.
+        if let Some(link) = self.link.take() {
+            self.control.give_back(link);
+        }
     }
 }

@@ -9,6 +9,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::stat::fstat;
+use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 use nix::unistd::ftruncate;
 
 /// Bytes of a huge page, the most common size.
@@ -52,6 +53,17 @@ impl Region {
             return Err(Errno::ENXIO);
         }
         Self::map(file, usize::try_from(length).map_err(|_| Errno::ENOMEM)?)
+    }
+
+    /// Whether a peer's file stays as long as it is, sealed by the peer or now: access behind its end would end this process. A file in huge
+    /// pages need not, since packet memory of DPDK's that is lent cannot be sealed.
+    pub(super) fn stays(file: BorrowedFd<'_>) -> bool {
+        let shrink = SealFlag::F_SEAL_SHRINK;
+        let sealed = fcntl(file, FcntlArg::F_GET_SEALS)
+            .is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(shrink));
+        sealed
+            || fcntl(file, FcntlArg::F_ADD_SEALS(shrink)).is_ok()
+            || fstatfs(file).is_ok_and(|system| system.filesystem_type() == HUGETLBFS_MAGIC)
     }
 
     /// Memory of this process that is lent to the peer.
@@ -107,6 +119,17 @@ mod tests {
             };
             shares(&file, &ours);
         }
+    }
+
+    #[test]
+    fn ordinary_memory_that_could_be_cut_off_is_known() {
+        let sealable = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).unwrap();
+        ftruncate(&sealable, 4096).unwrap();
+        assert!(Region::stays(sealable.as_fd()));
+        assert_eq!(ftruncate(&sealable, 0), Err(Errno::EPERM), "it was sealed");
+        let open = memfd_create(c"test", MFdFlags::empty()).unwrap();
+        ftruncate(&open, 4096).unwrap();
+        assert!(!Region::stays(open.as_fd()));
     }
 
     fn shares(file: &OwnedFd, ours: &Region) {

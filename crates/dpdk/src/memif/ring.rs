@@ -9,12 +9,14 @@
 //!   to the client:   it offers empty buffers and moves head; the server fills them and moves tail
 //! ```
 //!
-//! Counters run on over the end of the ring and wrap at 2¹⁶. Each is written by one side, on a cache line of its own.
+//! Counters run on over the end of the ring and wrap at 2¹⁶. Each is written by one side, on a cache line of its own where the ring lies on
+//! the boundary of one; it need not, since rings of two slots that lie one behind the other, as other programs make them, do not.
 
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::MemifError;
 use super::message::RingPlace;
@@ -34,15 +36,15 @@ pub(super) const LINE: usize = 64;
 /// The shared memory of a connection, by the number of the region.
 pub(super) type Memory = Arc<[Region]>;
 
-/// What a ring begins with, in memory.
-#[repr(C, align(64))]
+/// What a ring begins with, in memory. The peer may write to any octet of it at any time, which only atomics and cells allow.
+#[repr(C, align(16))]
 struct Header {
-    cookie: u32,
+    cookie: AtomicU32,
     flags: AtomicU16,
     head: AtomicU16,
-    rest: [u8; 56],
+    rest: UnsafeCell<[u8; 56]>,
     tail: AtomicU16,
-    end: [u8; 62],
+    end: UnsafeCell<[u8; 62]>,
 }
 
 /// Where a buffer lies and how much is in it.
@@ -59,6 +61,7 @@ pub(super) struct Descriptor {
 }
 
 const _: () = assert!(size_of::<Header>() == 128 && size_of::<Descriptor>() == 16);
+const _: () = assert!(align_of::<Header>() == align_of::<Descriptor>());
 
 /// One side's view of a ring. Its owner keeps to what its side may write.
 #[derive(Debug)]
@@ -74,9 +77,14 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Octets of a ring of so many slots.
+    /// Octets of a ring of so many slots, up to where the next may begin.
     pub(super) fn octets(size_log2: u8) -> usize {
         size_of::<Header>() + (size_of::<Descriptor>() << size_log2)
+    }
+
+    /// As [`Self::octets`], where the next ring is to begin on a cache line of its own.
+    pub(super) fn octets_apart(size_log2: u8) -> usize {
+        Self::octets(size_log2).next_multiple_of(LINE)
     }
 
     /// The ring that a message tells of.
@@ -85,8 +93,7 @@ impl Ring {
     /// A place that is not inside the memory, or where no ring lies.
     pub(super) fn at(memory: &Memory, place: &RingPlace) -> Result<Self, MemifError> {
         let ring = Self::view(memory, place)?;
-        // SAFETY: the header lies within the region.
-        let cookie = unsafe { (&raw const (*ring.header.as_ptr()).cookie).read_volatile() };
+        let cookie = ring.header().cookie.load(Ordering::Acquire);
         if cookie == COOKIE { Ok(ring) } else { Err(MemifError::Ring(place.index)) }
     }
 
@@ -96,14 +103,14 @@ impl Ring {
     /// A place that is not inside the memory.
     pub(super) fn create(memory: &Memory, place: &RingPlace) -> Result<Self, MemifError> {
         let ring = Self::view(memory, place)?;
-        // SAFETY: the header lies within the region; nobody else knows of it yet.
-        unsafe { (&raw mut (*ring.header.as_ptr()).cookie).write_volatile(COOKIE) };
+        ring.header().cookie.store(COOKIE, Ordering::Release);
         Ok(ring)
     }
 
     fn view(memory: &Memory, place: &RingPlace) -> Result<Self, MemifError> {
         let wrong = MemifError::Ring(place.index);
-        if place.size_log2 > MOST_SLOTS_LOG2 || !(place.offset as usize).is_multiple_of(LINE) {
+        if place.size_log2 > MOST_SLOTS_LOG2 || !(place.offset as usize).is_multiple_of(align_of::<Header>())
+        {
             return Err(wrong);
         }
         let region = memory.get(usize::from(place.region));
@@ -202,7 +209,7 @@ impl Ring {
 
     #[inline(always)]
     fn header(&self) -> &Header {
-        // SAFETY: it lies in `memory`, aligned; what both sides write of it is atomic.
+        // SAFETY: it lies in `memory`, aligned; all of it is atomics and cells, so that the peer may write to it meanwhile.
         unsafe { self.header.as_ref() }
     }
 }
@@ -235,7 +242,7 @@ mod tests {
     }
 
     fn place(offset: u32, size_log2: u8) -> RingPlace {
-        RingPlace { from_client: true, index: 3, region: 0, offset, size_log2 }
+        RingPlace { from_client: true, index: 3, region: 0, offset, size_log2, private_header: 0 }
     }
 
     #[test]
@@ -256,8 +263,9 @@ mod tests {
         found.mask_events();
         assert!(!made.wants_events());
 
-        let wrong = [place(0, 4), place(128, 5), place(192, 4), place(64, 4), place(120, 4), place(128, 15)];
-        for place in wrong.into_iter().chain([RingPlace { region: 1, ..place(128, 4) }]) {
+        let wrong = [place(0, 4), place(128, 5), place(192, 4), place(64, 4), place(120, 4), place(136, 3)];
+        let wrong = wrong.into_iter().chain([place(128, 15), place(u32::MAX - 15, 0)]);
+        for place in wrong.chain([RingPlace { region: 1, ..place(128, 4) }]) {
             assert_eq!(Ring::at(&memory, &place).unwrap_err(), MemifError::Ring(3), "{place:?}");
         }
     }

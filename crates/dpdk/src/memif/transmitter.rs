@@ -5,13 +5,13 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
-use nix::unistd::write;
 
-use super::attachment::{Attachment, Change, Counters, FromControl, SharedStatus, Side};
-use super::copy::{self, Access, copy_lines, whole_lines};
+use super::LONGEST_PACKET;
+use super::attachment::{Attachment, Counters, FromControl, SharedStatus, Side};
+use super::copy::{self, Access, copy_exactly};
+use super::events;
 use super::lent;
 use super::ring::NEXT;
 use crate::Mbuf;
@@ -24,8 +24,6 @@ const CHUNK: usize = 32;
 pub(crate) struct Transmitter {
     control: FromControl,
     link: Option<Box<Attachment>>,
-    /// Packets that the peer has still to read, by slot: where it is lent packet memory.
-    lent: lent::Slots,
     /// Slots filled since the connection began.
     next: u16,
     /// Where the slots end that were free when last looked.
@@ -55,16 +53,7 @@ enum Copied {
 
 impl Transmitter {
     pub(super) fn new(control: FromControl, counters: Arc<Counters>, status: SharedStatus) -> Self {
-        Self {
-            control,
-            link: None,
-            lent: lent::Slots::default(),
-            next: 0,
-            end: 0,
-            unfit: 0,
-            counters,
-            status,
-        }
+        Self { control, link: None, next: 0, end: 0, unfit: 0, counters, status }
     }
 
     /// Packets dropped because the peer cannot see the memory they are in, or because they are longer than all slots.
@@ -75,15 +64,19 @@ impl Transmitter {
     /// Sends from the front of the batch what there is room for, and returns how many; the rest moves to the front.
     #[inline]
     pub(crate) fn transmit<const N: usize>(&mut self, batch: &mut ArrayVec<Mbuf, N>) -> usize {
-        if let Some(change) = self.control.change() {
-            self.follow(change);
+        if self.control.has_changed() {
+            self.follow();
         }
-        let Some(link) = self.link.take() else { return 0 };
+        let Some(mut link) = self.link.take() else { return 0 };
+        let lends = matches!(link.side, Side::Lender);
+        let wanted = if lends { usize::from(link.ring.slots()) } else { batch.len() };
+        if usize::from(self.end.wrapping_sub(self.next)) < wanted && !self.look(&link) {
+            self.status.report_broken(link.connection);
+            self.control.give_back(link);
+            return 0;
+        }
         let before = self.next;
-        let sent = match link.side {
-            Side::Lender => self.lend(&link, batch),
-            _ => self.copy(&link, batch),
-        };
+        let sent = if lends { self.lend(&mut link, batch) } else { self.copy(&link, batch) };
         if self.next != before {
             self.publish(&link);
         }
@@ -93,45 +86,37 @@ impl Transmitter {
 
     /// Takes up a new connection, or lets go of one.
     #[cold]
-    fn follow(&mut self, change: Change) {
-        if let Some(old) = self.link.take() {
-            self.control.give_back(old);
-        }
-        self.lent.clear();
-        let Change::Attach(link) = change else { return };
+    fn follow(&mut self) {
+        self.link = self.control.follow(self.link.take());
+        let Some(link) = &self.link else { return };
         (self.next, self.end) = (0, 0);
         match link.side {
             Side::Server => link.ring.set_tail(0),
-            Side::Client(_) => link.ring.set_head(0),
-            Side::Lender => {
-                self.lent = lent::Slots::of(&link.ring);
+            Side::Client(_) | Side::Lender => {
+                self.end = link.ring.slots();
                 link.ring.set_head(0);
             }
         }
-        self.link = Some(link);
     }
 
-    /// Looks how far the peer is, if fewer slots than `wanted` were free when last looked.
+    /// Looks how far the peer is. One that is further than there are slots, or went back, broke the ring: nothing of it is to be believed.
     #[inline]
-    fn look(&mut self, link: &Attachment, wanted: usize) {
-        if usize::from(self.end.wrapping_sub(self.next)) >= wanted {
-            return;
-        }
+    fn look(&mut self, link: &Attachment) -> bool {
         let end = match link.side {
             Side::Server => link.ring.head(),
             _ => link.ring.tail().wrapping_add(link.ring.slots()),
         };
-        if end.wrapping_sub(self.next) <= link.ring.slots() {
+        let free = end.wrapping_sub(self.next);
+        let sound = free <= link.ring.slots() && free >= self.end.wrapping_sub(self.next);
+        if sound {
             self.end = end;
-        } else {
-            self.status.broken.store(true, Ordering::Release);
         }
+        sound
     }
 
     /// Copies packets into slots, and gives their buffers back.
     #[inline]
     fn copy<const N: usize>(&mut self, link: &Attachment, batch: &mut ArrayVec<Mbuf, N>) -> usize {
-        self.look(link, batch.len());
         let mut sent = 0;
         while sent < batch.len() && self.next != self.end {
             let chunk = &batch[sent..batch.len().min(sent + CHUNK)];
@@ -142,7 +127,16 @@ impl Transmitter {
             }
             match self.copy_odd(link, &batch[sent]) {
                 Copied::Whole => sent += 1,
-                Copied::NoRoom => break,
+                Copied::NoRoom => {
+                    // More may be free than when last looked, which was enough for packets of one slot.
+                    let before = self.end;
+                    if !self.look(link) {
+                        self.status.report_broken(link.connection);
+                    }
+                    if self.end == before {
+                        break;
+                    }
+                }
                 Copied::Never => self.refuse(batch.remove(sent)),
             }
         }
@@ -181,9 +175,8 @@ impl Transmitter {
             if let Some(next) = packets[..plain].get(at + 1) {
                 copy::prefetch_rest(places[at + 1].start.as_ptr(), next.len(), Access::Write);
             }
-            // SAFETY: the buffer of the slot has room for the packet in whole lines, as `place_of` has checked; so has the packet's own
-            // buffer behind its data, or its length is a whole number of lines less than what remains of it.
-            unsafe { copy_lines(places[at].start.as_ptr(), packet.data().as_ptr(), length) };
+            // SAFETY: the buffer of the slot has room for the packet, as `place_of` has checked; the packet is in one segment.
+            unsafe { copy_exactly(places[at].start.as_ptr(), packet.data().as_ptr(), length) };
             link.ring.fill(self.next.wrapping_add(at as u16), 0, places[at].region, length as u32);
             bytes += length as u64;
         }
@@ -199,7 +192,7 @@ impl Transmitter {
         let mut segments = packet.segment_data();
         let (mut slot, mut left) = (self.next, packet.len());
         let mut from: &[u8] = &[];
-        if left == 0 {
+        if left == 0 || left > LONGEST_PACKET {
             return Copied::Never;
         }
         while left > 0 {
@@ -232,9 +225,8 @@ impl Transmitter {
     }
 
     /// Points slots to packets, which stay there until the peer has read them.
-    fn lend<const N: usize>(&mut self, link: &Attachment, batch: &mut ArrayVec<Mbuf, N>) -> usize {
-        self.look(link, usize::from(link.ring.slots()));
-        self.lent.reclaim(self.end.wrapping_sub(link.ring.slots()));
+    fn lend<const N: usize>(&mut self, link: &mut Attachment, batch: &mut ArrayVec<Mbuf, N>) -> usize {
+        link.lent.reclaim(self.end.wrapping_sub(link.ring.slots()));
         let mut left: ArrayVec<Mbuf, N> = ArrayVec::new();
         let (mut sent, mut bytes) = (0, 0);
         for packet in batch.drain(..) {
@@ -248,7 +240,7 @@ impl Transmitter {
             };
             link.ring.set_descriptor(self.next, descriptor);
             bytes += packet.len() as u64;
-            self.lent.keep(self.next, packet);
+            link.lent.keep(self.next, packet);
             self.next = self.next.wrapping_add(1);
             sent += 1;
         }
@@ -266,29 +258,38 @@ impl Transmitter {
             _ => link.ring.set_head(self.next),
         }
         if link.ring.wants_events() {
-            wake(link);
+            events::wake(&link.events);
         }
     }
 }
 
-/// The buffer of a slot, where the packet is in one segment and fits with whole lines.
+impl Drop for Transmitter {
+    fn drop(&mut self) {
+        // The peer may still read what it was lent: the control thread frees it, when the peer was told.
+        if let Some(link) = self.link.take() {
+            self.control.give_back(link);
+        }
+    }
+}
+
+/// The buffer of a slot, where the packet is in one segment and fits.
 #[inline(always)]
 fn place_of(link: &Attachment, slot: u16, packet: &Mbuf) -> Option<Place> {
-    let lines = whole_lines(packet.len());
-    if packet.segments() != 1 || lines > packet.len() + packet.tailroom() || lines == 0 {
+    let length = packet.len();
+    if packet.segments() != 1 || length == 0 {
         return None;
     }
     match link.side {
         Side::Client(buffers) => {
             let offset = buffers.offset_of(slot & (link.ring.slots() - 1));
-            let start = link.ring.memory().first()?.at(offset as usize, lines)?;
-            (lines <= buffers.length as usize).then_some(Place { start, region: 0 })
+            let start = link.ring.memory().first()?.at(offset as usize, length)?;
+            (length <= buffers.length as usize).then_some(Place { start, region: 0 })
         }
         _ => {
             let descriptor = link.ring.descriptor(slot);
             let region = link.ring.memory().get(usize::from(descriptor.region))?;
-            let start = region.at(descriptor.offset as usize, lines)?;
-            (lines <= descriptor.length as usize).then_some(Place { start, region: descriptor.region })
+            let start = region.at(descriptor.offset as usize, length)?;
+            (length <= descriptor.length as usize).then_some(Place { start, region: descriptor.region })
         }
     }
 }
@@ -310,11 +311,4 @@ fn buffer_of(link: &Attachment, slot: u16) -> Option<(Place, usize)> {
             Some((Place { start, region: descriptor.region }, length))
         }
     }
-}
-
-/// Wakes a peer that waits for events: a system call, for peers that do not poll.
-#[cold]
-fn wake(link: &Attachment) {
-    // A full counter wakes it as well.
-    let _ = write(&link.events, &1u64.to_ne_bytes());
 }

@@ -56,7 +56,7 @@ impl PortConfig {
 /// What a device is and can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Poll-mode driver, such as `net_memif`.
+    /// Poll-mode driver of DPDK's, such as `net_tap`, or `memif`, which is our own.
     pub driver: String,
     /// DPDK's name of the device.
     pub device: String,

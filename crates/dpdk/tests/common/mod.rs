@@ -1,6 +1,8 @@
 //! What the integration tests share: an EAL without huge pages, frames to send and waiting for an event with a limit.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod raw;
+
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;

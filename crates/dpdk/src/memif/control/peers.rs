@@ -1,23 +1,23 @@
 //! Peers: from a connection to rings in the hands of the queues, and back.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::{ANSWER_LIMIT, Control, Port, RETRY, State, sockets};
+use super::{ANSWER_LIMIT, Control, MOST_NAMELESS, Port, RETRY, State, TELL_EVERY, sockets};
 use crate::memif::MemifError;
 use crate::memif::attachment::{Attachment, Side, ToQueue};
 use crate::memif::conversation::{
     Attached, ClientConversation, ClientStep, Offer, ServerConversation, ServerStep,
 };
 use crate::memif::layout::{Buffers, Demand, Layout};
-use crate::memif::lent;
 use crate::memif::message::{Message, RingPlace};
 use crate::memif::region::Region;
 use crate::memif::ring::{Memory, Ring};
+use crate::memif::{events, lent};
 use crate::{LogLevel, MemifRole, log};
 
 /// A connection to another process, or to another port of this one.
@@ -57,13 +57,25 @@ impl Peer {
         };
         (!connected).then_some(self.until)
     }
+
+    /// Waits until the other end is closed too, which a peer does when it has let go of the rings, or until this has taken too long.
+    pub(super) fn wait_for_end(&self, limit: Duration) {
+        sockets::wait_for_end(&self.socket, limit);
+    }
 }
 
 impl Control {
-    /// Greets a client that has come to a listener.
+    /// Greets a client that has come to a listener. The oldest that has not said what it wants makes room for it, if there are many.
     pub(super) fn greet(&self, state: &mut State, listener: u64, socket: OwnedFd) {
         if sockets::send(&socket, &ServerConversation::hello(), None).is_err() {
             return;
+        }
+        let mut nameless =
+            state.peers.iter().filter(|(_, peer)| peer.port.is_none()).map(|(number, _)| *number);
+        if let Some(oldest) = nameless.next()
+            && nameless.count() + 1 >= MOST_NAMELESS
+        {
+            self.fail(state, oldest, &MemifError::Crowd);
         }
         let side = PeerSide::Client(ServerConversation::default());
         self.add(
@@ -80,7 +92,12 @@ impl Control {
         if !port.has_ready_queues() {
             return;
         }
-        let Ok(socket) = sockets::reach(&port.registration.socket) else { return };
+        let socket = match sockets::reach(&port.registration.socket) {
+            Ok(socket) => socket,
+            // There is no server yet, or it has many clients to accept.
+            Err(Errno::ENOENT | Errno::ECONNREFUSED | Errno::EAGAIN) => return,
+            Err(errno) => return port.complain(&MemifError::Unreachable(errno)),
+        };
         let (id, name) = (port.registration.id, &port.registration.name);
         let conversation = ClientConversation::new(id, name, port.registration.demand);
         let side = PeerSide::Server { conversation, offered: None };
@@ -133,8 +150,11 @@ impl Control {
                             && Some(&port.registration.socket) == path
                     });
                     let (port, found) = found.ok_or(MemifError::UnknownId(id))?;
-                    if found.peer.is_some() || !found.has_ready_queues() {
+                    if found.peer.is_some() {
                         return Err(MemifError::Busy(id));
+                    }
+                    if !found.has_ready_queues() {
+                        return Err(MemifError::Unpolled(id));
                     }
                     (found.peer, peer.port) = (Some(number), Some(*port));
                     Ok(sockets::send(&peer.socket, &Message::Acknowledge, None)?)
@@ -143,10 +163,10 @@ impl Control {
                 ServerStep::Take(offer) => {
                     let port = peer.port.and_then(|port| ports.get_mut(&port));
                     let port = port.ok_or(MemifError::Order("a port that is gone"))?;
-                    let rings = take(&port.registration.demand, offer)?;
+                    let rings = take(&port.registration.demand, offer, number)?;
                     let name = port.registration.name.clone();
                     sockets::send(&peer.socket, &Message::Connected { name }, None)?;
-                    port.attach(rings);
+                    port.attach(rings, number);
                     Ok(())
                 }
             },
@@ -168,7 +188,7 @@ impl Control {
                 ClientStep::Connected => {
                     let port = peer.port.and_then(|port| ports.get_mut(&port));
                     if let (Some(port), Some(offered)) = (port, offered.take()) {
-                        port.attach(offered.rings()?);
+                        port.attach(offered.rings(number)?, number);
                     }
                     Ok(())
                 }
@@ -185,15 +205,16 @@ impl Control {
         self.disconnect(state, number, &error.to_string());
     }
 
-    /// Ends a connection.
-    pub(super) fn disconnect(&self, state: &mut State, number: u64, reason: &str) {
-        let Some(peer) = state.peers.remove(&number) else { return };
+    /// Ends a connection, and returns what is left of it: the socket, whose other end may be open still.
+    pub(super) fn disconnect(&self, state: &mut State, number: u64, reason: &str) -> Option<Peer> {
+        let peer = state.peers.remove(&number)?;
         // It may be gone already.
         let _ = sockets::send(&peer.socket, &Message::Disconnect { reason: reason.to_owned() }, None);
         let _ = self.epoll.delete(&peer.socket);
         if let Some(port) = peer.port.and_then(|port| state.ports.get_mut(&port)) {
             port.detach();
         }
+        Some(peer)
     }
 }
 
@@ -209,14 +230,20 @@ impl Port {
         self.registration.receive.iter_mut().chain(&mut self.registration.transmit).all(ToQueue::is_ready)
     }
 
-    fn attach(&mut self, rings: Rings) {
+    /// Frees what the queues gave back; whether that is all.
+    pub(super) fn have_queues_let_go(&mut self) -> bool {
+        let queues = self.registration.receive.iter_mut().chain(&mut self.registration.transmit);
+        // Each is asked, whatever the others say.
+        queues.filter_map(|queue| (!queue.has_let_go()).then_some(())).count() == 0
+    }
+
+    fn attach(&mut self, rings: Rings, connection: u64) {
         let give = |queues: &mut [ToQueue], rings: Vec<Attachment>| {
             queues.iter_mut().zip(rings).for_each(|(queue, ring)| queue.attach(ring));
         };
         give(&mut self.registration.receive, rings.receive);
         give(&mut self.registration.transmit, rings.transmit);
-        self.registration.status.broken.store(false, Ordering::Release);
-        self.registration.status.up.store(true, Ordering::Release);
+        self.registration.status.set_up(connection);
         if self.trouble.take().is_some() {
             let text = format!("memif port `{}`: connected", self.registration.name);
             log::tell(LogLevel::Notice, &text);
@@ -226,18 +253,21 @@ impl Port {
     fn detach(&mut self) {
         self.peer = None;
         self.next_attempt = Instant::now() + RETRY;
-        if self.registration.status.up.swap(false, Ordering::AcqRel) {
+        if self.registration.status.set_down() {
             let queues = self.registration.receive.iter_mut().chain(&mut self.registration.transmit);
             queues.for_each(ToQueue::detach);
+            self.collect = Some(self.next_attempt);
         }
     }
 
-    /// Says what is wrong, unless that was said last. A peer that merely leaves is no trouble.
+    /// Says what is wrong, unless that was said last, or something else a moment ago. A peer that merely leaves is no trouble.
     fn complain(&mut self, error: &MemifError) {
-        let left = self.registration.status.up.load(Ordering::Acquire)
+        let left = self.registration.status.is_attached()
             && matches!(error, MemifError::System(_) | MemifError::Refused(_));
         let text = error.to_string();
-        if !left && self.trouble.as_ref() != Some(&text) {
+        let early = self.told.is_some_and(|told| told.elapsed() < TELL_EVERY);
+        if !left && !early && self.trouble.as_ref() != Some(&text) {
+            self.told = Some(Instant::now());
             let (name, socket) = (&self.registration.name, self.registration.socket.display());
             log::tell(LogLevel::Warning, &format!("memif port `{name}` at {socket}: {text}"));
             self.trouble = Some(text);
@@ -263,12 +293,14 @@ impl Offered {
         }
     }
 
-    fn rings(self) -> Result<Rings, MemifError> {
+    fn rings(self, connection: u64) -> Result<Rings, MemifError> {
         let Layout { memory, places, buffers, .. } = self.layout;
         let mut rings = Rings { receive: Vec::new(), transmit: Vec::new() };
         for ((place, buffers), events) in places.iter().zip(buffers).zip(self.events) {
             let side = buffers.map_or(Side::Lender, |buffers: Buffers| Side::Client(buffers));
-            let attachment = Attachment { ring: Ring::at(&memory, place)?, side, events };
+            let ring = Ring::at(&memory, place)?;
+            let lent = if let Side::Lender = side { lent::Slots::of(&ring) } else { lent::Slots::default() };
+            let attachment = Attachment { ring, side, events, lent, connection };
             if place.from_client { &mut rings.transmit } else { &mut rings.receive }.push(attachment);
         }
         Ok(rings)
@@ -276,10 +308,13 @@ impl Offered {
 }
 
 /// Makes a client's offer usable for as many queues as the demand says, which is as of a client.
-fn take(queues: &Demand, offer: Offer) -> Result<Rings, MemifError> {
+fn take(queues: &Demand, offer: Offer, connection: u64) -> Result<Rings, MemifError> {
     let map = |(number, (file, size)): (usize, &(OwnedFd, u64))| {
-        Region::of_file(file.as_fd(), *size)
-            .map_err(|source| MemifError::Region { index: number as u16, source })
+        let index = number as u16;
+        if !Region::stays(file.as_fd()) {
+            return Err(MemifError::Unsealed(index));
+        }
+        Region::of_file(file.as_fd(), *size).map_err(|source| MemifError::Region { index, source })
     };
     let regions = offer.regions.iter().enumerate().map(map).collect::<Result<Vec<_>, _>>()?;
     let memory: Memory = regions.into();
@@ -300,7 +335,9 @@ fn take(queues: &Demand, offer: Offer) -> Result<Rings, MemifError> {
         }
     }
     let attach = |(place, events): (RingPlace, OwnedFd)| {
-        Ok(Attachment { ring: Ring::at(&memory, &place)?, side: Side::Server, events })
+        let ring = Ring::at(&memory, &place)?;
+        events::check(events.as_fd()).map_err(|source| MemifError::Events { index: place.index, source })?;
+        Ok(Attachment { ring, side: Side::Server, events, lent: lent::Slots::default(), connection })
     };
     Ok(Rings {
         receive: from.into_iter().map(attach).collect::<Result<_, MemifError>>()?,

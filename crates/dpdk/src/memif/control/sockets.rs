@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
     accept4, bind, connect, listen as listen_on, recvmsg, sendmsg, socket,
@@ -17,6 +19,9 @@ use crate::memif::message::{MESSAGE_BYTES, Message};
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 64;
+/// Most files that the kernel lets go with a message (`SCM_MAX_FD`). There is room for all: of more than there is room for the first ones
+/// would be ours without our knowing of them.
+const MOST_FILES: usize = 253;
 
 fn flags() -> SockFlag {
     SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC
@@ -26,7 +31,7 @@ fn flags() -> SockFlag {
 ///
 /// # Errors
 /// EADDRINUSE where somebody listens or the file is no socket, and what else the system refuses.
-pub(super) fn listen(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn listen(path: &Path) -> Result<(OwnedFd, Identity), Errno> {
     let address = UnixAddr::new(path)?;
     let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags(), None)?;
     let bound = match bind(listener.as_raw_fd(), &address) {
@@ -38,7 +43,24 @@ pub(super) fn listen(path: &Path) -> Result<OwnedFd, Errno> {
     };
     bound?;
     listen_on(&listener, Backlog::new(BACKLOG)?)?;
-    Ok(listener)
+    Ok((listener, Identity::of(path).ok_or(Errno::ENOENT)?))
+}
+
+/// Which file a socket's is: another process may have put its own at the same path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Identity(u64, u64);
+
+impl Identity {
+    fn of(path: &Path) -> Option<Self> {
+        fs::symlink_metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
+    }
+
+    /// Removes the file if it is still this one.
+    pub(super) fn remove(&self, path: &Path) {
+        if Self::of(path).as_ref() == Some(self) {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Whether nobody listens on a socket any more. It is asked with another type of socket, to which the kernel answers without connecting.
@@ -78,7 +100,7 @@ pub(super) fn send(socket: &OwnedFd, message: &Message, file: Option<BorrowedFd<
 /// A peer that is gone, and what is no message.
 pub(super) fn receive(socket: &OwnedFd) -> Result<Option<(Message, Option<OwnedFd>)>, MemifError> {
     let mut octets = [0; MESSAGE_BYTES + 1];
-    let mut control = nix::cmsg_space!([RawFd; 4]);
+    let mut control = nix::cmsg_space!([RawFd; MOST_FILES]);
     let mut buffers = [IoSliceMut::new(&mut octets)];
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let received = match recvmsg::<()>(socket.as_fd().as_raw_fd(), &mut buffers, Some(&mut control), flags) {
@@ -93,8 +115,30 @@ pub(super) fn receive(socket: &OwnedFd) -> Result<Option<(Message, Option<OwnedF
             files.extend(rights.into_iter().map(|file| unsafe { OwnedFd::from_raw_fd(file) }));
         }
     }
+    if files.len() > 1 {
+        return Err(MemifError::Files(files.len()));
+    }
     match received.bytes {
         0 => Err(Errno::ECONNRESET.into()),
-        length => Ok(Some((Message::decode(&octets[..length])?, files.into_iter().next()))),
+        length => Ok(Some((Message::decode(&octets[..length])?, files.pop()))),
+    }
+}
+
+/// Waits until the peer has closed its end too, or until this has taken too long.
+pub(super) fn wait_for_end(socket: &OwnedFd, limit: Duration) {
+    let end = Instant::now() + limit;
+    loop {
+        let left = end.saturating_duration_since(Instant::now()).as_millis();
+        if left == 0 {
+            return;
+        }
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, timeout) {
+            // What it says yet does not matter.
+            Ok(1..) if receive(socket).is_ok() => {}
+            Err(Errno::EINTR) => {}
+            _ => return,
+        }
     }
 }
