@@ -334,12 +334,6 @@ sluice_mempool_in_use(const struct rte_mempool *pool)
 	return rte_mempool_in_use_count(pool);
 }
 
-int
-sluice_mbuf_allocate(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t count)
-{
-	return rte_pktmbuf_alloc_bulk(pool, mbufs, count);
-}
-
 /* Takes mbufs as they lie in the pool: whoever takes them sets what a received packet needs. All or none. */
 int
 sluice_mbuf_take(struct rte_mempool *pool, void **mbufs, uint32_t count)

@@ -36,7 +36,7 @@ pub(crate) struct MbufHeader {
 }
 
 impl MbufHeader {
-    /// Makes an mbuf that was taken from its pool a received packet of `length` bytes behind the headroom, as a driver does: what a pool
+    /// Makes an mbuf that was taken from its pool a packet of `length` bytes behind the headroom, as drivers do: what a pool
     /// guarantees of its mbufs (one reference, one segment, none behind it) stays as it is.
     ///
     /// # Safety
@@ -199,7 +199,6 @@ unsafe extern "C" {
     pub(crate) fn sluice_mempool_put_back(pool: *mut RawMempool);
     pub(crate) fn sluice_mempool_available(pool: *const RawMempool) -> u32;
     pub(crate) fn sluice_mempool_in_use(pool: *const RawMempool) -> u32;
-    pub(crate) fn sluice_mbuf_allocate(pool: *mut RawMempool, mbufs: *mut c_void, count: u32) -> c_int;
     pub(crate) fn sluice_mbuf_take(pool: *mut RawMempool, mbufs: *mut c_void, count: u32) -> c_int;
     pub(crate) fn sluice_mbuf_put(pool: *mut RawMempool, mbufs: *mut c_void, count: u32);
     pub(crate) fn sluice_mbuf_free(mbuf: *mut MbufHeader);

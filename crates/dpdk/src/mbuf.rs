@@ -236,15 +236,7 @@ impl Mbuf {
     /// Gives all buffers of a batch back with one call.
     #[inline]
     pub fn free_bulk<const N: usize>(batch: &mut ArrayVec<Mbuf, N>) {
-        if batch.is_empty() {
-            return;
-        }
-        let count = batch.len() as u32;
-        // SAFETY: the first `count` elements are mbufs that we own; the batch forgets them before DPDK takes them over.
-        unsafe {
-            batch.set_len(0);
-            ffi::sluice_mbuf_free_bulk(batch.as_mut_ptr().cast(), count);
-        }
+        Self::free_front(batch, batch.len());
     }
 
     /// Takes the first `count` packets out of a batch and gives their buffers back: without a look at each by DPDK where all are plain ones

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
 
-use crate::ffi::{self, RawMempool};
+use crate::ffi::{self, MbufHeader, RawMempool};
 use crate::{Eal, Mbuf, MempoolError};
 
 /// Whether a pool was kept because packets of it were still about; the EAL's memory then stays too.
@@ -135,12 +135,13 @@ impl Mempool {
             return 0;
         }
         // SAFETY: the array has room for `count` more; an Mbuf is a pointer to a rte_mbuf, and on success DPDK has written `count`
-        // of them, each fresh and with no other owner. On failure it has written none.
+        // of them, none of which has another owner. On failure it has written none.
         unsafe {
-            let spare = batch.as_mut_ptr().add(filled);
-            if ffi::sluice_mbuf_allocate(self.raw(), spare.cast(), count as u32) != 0 {
+            let spare: *mut *mut MbufHeader = batch.as_mut_ptr().add(filled).cast();
+            if ffi::sluice_mbuf_take(self.raw(), spare.cast(), count as u32) != 0 {
                 return 0;
             }
+            (0..count).for_each(|at| MbufHeader::begin(spare.add(at).read(), 0));
             batch.set_len(filled + count);
         }
         count
