@@ -12,7 +12,8 @@ use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::{Choices, Families, SegmentChoice, WorkloadChoice, routing};
 use crate::document::{
-    Bfd, Document, Name, Port, PortKindName, RemoteTepGroup, Segment, Tep, TepGroup, TepHighAvailability, Uplink, Workload,
+    Bfd, Document, Name, Port, PortKindName, RemoteTepGroup, Segment, Tep, TepGroup, TepHighAvailability,
+    Uplink, Workload,
 };
 use crate::plan::{Placement, Replication, Role};
 

@@ -1,0 +1,293 @@
+//! BFD over the tunnels of two nodes, and what follows from it. The test is the two links between them: it forwards each frame, or not.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_control::{Alarm, BfdSession, CaptureDirection, Request, TnTepGroup};
+
+use crate::support::link::Link;
+use crate::support::network::in_network;
+use crate::support::node::{Node, answer};
+use crate::support::wait_for;
+use crate::tep_groups::{NONE, document, probe, sent, wait_for_neighbors};
+
+/// Interfaces of the workloads, of the first node's ends of the links, and of the second node's.
+const PORTS: [&str; 6] = ["web-1", "web-2", "fp-eth0", "fp-eth1", "far-eth0", "far-eth1"];
+/// Sessions at 100 ms, and TEPs that fail as soon as all of them are down.
+const BFD: &str = "bfd: {interval-ms: 100}\n";
+const HIGH_AVAILABILITY: &str = "tep-high-availability: {failover-timeout-s: 0}\n";
+/// What an outage may last: the detection time, and 50 ms.
+const OUTAGE: u64 = 350;
+
+/// The middle of a link: forwards frames both ways, but for a direction that is cut. No interface shows that.
+struct Middle {
+    from_first: Arc<AtomicBool>,
+    ends: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Middle {
+    fn of(first: &str, second: &str) -> Self {
+        let [first, second] = [first, second].map(|port| Arc::new(Link::open(port)));
+        let (ends, from_first, from_second) =
+            <(Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicBool>)>::default();
+        let forward = |from: &Arc<Link>, to: &Arc<Link>, cut: &Arc<AtomicBool>| {
+            let (from, to, cut, ends) =
+                (Arc::clone(from), Arc::clone(to), Arc::clone(cut), Arc::clone(&ends));
+            std::thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    if let Some(frame) = from.glance().filter(|_| !cut.load(Ordering::Relaxed)) {
+                        to.send(&frame);
+                    }
+                }
+            })
+        };
+        let threads = vec![forward(&first, &second, &from_first), forward(&second, &first, &from_second)];
+        Self { from_first, ends, threads }
+    }
+
+    /// Nothing passes from the first node to the second one, or it does again.
+    fn cut_from_first(&self, cut: bool) {
+        self.from_first.store(cut, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Middle {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the middle of a link failed");
+        }
+    }
+}
+
+fn middles() -> [Middle; 2] {
+    [Middle::of("fp-eth0", "far-eth0"), Middle::of("fp-eth1", "far-eth1")]
+}
+
+fn first(more: &str) -> String {
+    document("node-1", "web-1", "web-2", ["fp-eth0", "fp-eth1"], 10, 20) + more
+}
+
+fn second(more: &str) -> String {
+    document("node-2", "web-2", "web-1", ["far-eth0", "far-eth1"], 20, 10) + more
+}
+
+fn sessions(node: &Node) -> Vec<BfdSession> {
+    answer!(node, &Request::GetBfdSessions, BfdSessions).sessions
+}
+
+fn alarms(node: &Node) -> Vec<Alarm> {
+    answer!(node, &Request::GetAlarms, Alarms)
+}
+
+fn kinds(node: &Node) -> Vec<String> {
+    alarms(node).into_iter().map(|alarm| alarm.kind).collect()
+}
+
+fn wait_for_sessions(node: &Node, state: &str) {
+    wait_for(&format!("both sessions to be {state}"), || {
+        let sessions = sessions(node);
+        (sessions.len() == 2 && sessions.iter().all(|session| session.state == state)).then_some(())
+    });
+}
+
+/// Waits until both sessions are up at their own pace, which they take by a poll sequence once they are.
+fn wait_for_pace(node: &Node) {
+    wait_for("a detection time of 300 ms", || {
+        sessions(node).iter().all(|session| session.detection_time_ms == Some(300)).then_some(())
+    });
+}
+
+/// Milliseconds from the first packet of a probe that was lost to the last one: it sends one a millisecond.
+fn outage(lost: &[u64]) -> u64 {
+    lost.first().zip(lost.last()).map_or(0, |(first, last)| last - first + 1)
+}
+
+#[test]
+fn a_path_that_is_open_in_one_direction_only_is_left_within_the_detection_time() {
+    let name = "bfd::a_path_that_is_open_in_one_direction_only_is_left_within_the_detection_time";
+    in_network(name, &PORTS, || {
+        let [web_1, web_2] = ["web-1", "web-2"].map(Link::open);
+        let [link, _other_link] = middles();
+        let nodes = [Node::start(&first(BFD)), Node::start(&second(BFD))];
+        for node in &nodes {
+            wait_for_neighbors(node);
+            wait_for_sessions(node, "Up");
+            wait_for_pace(node);
+        }
+        let [node, other] = &nodes;
+        assert_eq!((kinds(node).len(), kinds(other).len()), (0, 0));
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+
+        let lost = probe(&web_1, &web_2, Duration::from_secs(2), || link.cut_from_first(true));
+        let (outage, count) = (outage(&lost), lost.len());
+        println!(
+            "one direction of a link was black-holed: outage {outage} ms, {count} packets of 2,000 lost"
+        );
+        assert!((100..OUTAGE).contains(&outage), "{outage} ms: {lost:?}");
+        // Who does not hear anything says so to the other, which still does.
+        let mut downs = nodes.each_ref().map(|node| {
+            let down = sessions(node).into_iter().find(|session| session.state != "Up").unwrap();
+            assert_eq!((down.tep.as_str(), down.usable, down.downs), ("tep-1", false, 1));
+            assert_eq!(kinds(node), ["tunnel-down"]);
+            down.diagnostic
+        });
+        downs.sort();
+        assert_eq!(downs, ["control detection time expired", "neighbor signaled session down"]);
+        let log = node.log();
+        assert_eq!(log.matches("TEP 172.16.1.20 is not reached from 172.16.1.10").count(), 1, "told once");
+        // A new document starts with what is known.
+        node.apply(&first("bfd: {interval-ms: 100, multiplier: 4}\n"));
+        let before = sent(node);
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(200), || {}), NONE);
+        assert!(sent(node)[0] - before[0] < 20, "nothing but BFD and ARP goes by the link that is cut");
+
+        link.cut_from_first(false);
+        nodes.iter().for_each(|node| wait_for_sessions(node, "Up"));
+        assert_eq!((kinds(node).len(), kinds(other).len()), (0, 0));
+        let before = sent(node);
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+        assert!(sent(node)[0] - before[0] > 50, "flows are back");
+        assert!(node.log().contains("TEP 172.16.1.20 is reached from 172.16.1.10 again"));
+    });
+}
+
+#[test]
+fn a_node_that_is_killed_is_told_of_and_found_again() {
+    in_network("bfd::a_node_that_is_killed_is_told_of_and_found_again", &PORTS, || {
+        let _middles = middles();
+        let watching = format!("{BFD}{HIGH_AVAILABILITY}");
+        let node = Node::start(&first(&watching));
+        let other = Node::start(&second(&watching));
+        [&node, &other].into_iter().for_each(|node| wait_for_sessions(node, "Up"));
+        wait_for_pace(&node);
+        drop(other);
+        let expected = ["node-isolated", "tep-faulty", "tep-faulty", "tunnel-down", "tunnel-down"];
+        wait_for("the alarms", || (kinds(&node) == expected).then_some(()));
+        wait_for_sessions(&node, "Down");
+        let groups: Vec<TnTepGroup> = answer!(node, &Request::GetTnTepGroups, TnTepGroups);
+        let states: Vec<_> =
+            groups.iter().flat_map(|group| &group.teps).map(|tep| tep.state.as_str()).collect();
+        assert_eq!((groups.len(), states), (2, vec!["faulty", "faulty", "down", "down"]));
+        assert_eq!((groups[0].id, groups[0].teps[0].retry_s.is_some()), (Some(293_888), true));
+        assert!(node.log().contains("TEP 'tep-1' is faulty: none of its BFD sessions is up"));
+
+        let other = Node::start(&second(&watching));
+        [&node, &other].into_iter().for_each(|node| wait_for_sessions(node, "Up"));
+        // TEPs wait for their recovery; what they reach is known at once.
+        wait_for("the tunnels' alarms to end", || {
+            (kinds(&node) == ["node-isolated", "tep-faulty", "tep-faulty"]).then_some(())
+        });
+        // Without the section sessions no longer count.
+        node.apply(&first(BFD));
+        assert_eq!(alarms(&node), []);
+    });
+}
+
+#[test]
+fn a_node_without_bfd_is_reached_as_before() {
+    in_network("bfd::a_node_without_bfd_is_reached_as_before", &PORTS, || {
+        let [web_1, web_2] = ["web-1", "web-2"].map(Link::open);
+        let _middles = middles();
+        let watching = format!("{BFD}{HIGH_AVAILABILITY}");
+        let nodes = [Node::start(&first(&watching)), Node::start(&second(""))];
+        nodes.iter().for_each(wait_for_neighbors);
+        let [node, other] = &nodes;
+        wait_for("BFD packets", || sessions(node).iter().all(|session| session.sent >= 2).then_some(()));
+        assert_eq!(sessions(other), []);
+        let both = |web_1: &Link, web_2: &Link| {
+            let before = sent(node);
+            assert_eq!(probe(web_1, web_2, Duration::from_millis(300), || {}), NONE);
+            let after = sent(node);
+            assert!(after[0] - before[0] > 50 && after[1] - before[1] > 50, "both TEPs carry flows");
+        };
+        both(&web_1, &web_2);
+        assert_eq!(alarms(node), []);
+
+        // It gets BFD, and loses it again: it says so, and is no failure of this node's TEPs.
+        other.apply(&second(BFD));
+        nodes.iter().for_each(|node| wait_for_sessions(node, "Up"));
+        other.apply(&second(""));
+        wait_for_sessions(node, "Down");
+        assert!(sessions(node).iter().all(|session| session.remote_state == "AdminDown"));
+        both(&web_1, &web_2);
+        assert_eq!(kinds(node), ["tunnel-down", "tunnel-down"]);
+        node.apply(&first(""));
+        assert_eq!((sessions(node), alarms(node)), (vec![], vec![]));
+    });
+}
+
+/// What tshark, which is not ours, reads of the first BFD packet of a file.
+fn dissected(file: &Path, fields: &[&str]) -> Vec<String> {
+    let mut command = Command::new("tshark");
+    command
+        .args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-Y", "bfd", "-r"])
+        .arg(file);
+    command.args(["-T", "fields", "-E", "separator=|"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = said.lines().next().unwrap_or_else(|| panic!("no BFD packet in {}", file.display()));
+    line.split('|').map(str::to_owned).collect()
+}
+
+#[test]
+fn tshark_reads_the_packets() {
+    in_network("bfd::tshark_reads_the_packets", &PORTS, || {
+        let _middles = middles();
+        let vxlan = |document: String| document.replace("vni: 5001", "vni: 5001, encapsulation: vxlan");
+        let geneve = [first(BFD), second(BFD)];
+        for (encapsulation, documents) in [("geneve", geneve.clone()), ("vxlan", geneve.map(vxlan))] {
+            let nodes = documents.map(|document| Node::start(&document));
+            nodes.iter().for_each(|node| wait_for_sessions(node, "Up"));
+            let file = nodes[0].folder().join("bfd.pcap");
+            let request = Request::StartCapture {
+                interface: "fp-eth0".into(),
+                file: file.clone(),
+                count: Some(8),
+                direction: CaptureDirection::Output,
+                overwrite: false,
+            };
+            answer!(nodes[0], &request, Captured);
+            let inner = if encapsulation == "geneve" { "172.16.1.20" } else { "127.0.0.1" };
+            let read = dissected(
+                &file,
+                &[
+                    "ip.src",
+                    "ip.dst",
+                    "ip.ttl",
+                    "udp.dstport",
+                    "eth.dst",
+                    "ip.checksum.status",
+                    "bfd.sta",
+                    "bfd.detect_time_multiplier",
+                ],
+            );
+            let ttls = "64,255";
+            let tunnel_port = if encapsulation == "geneve" { "6081" } else { "4789" };
+            assert_eq!(read[0], "172.16.1.10,172.16.1.10");
+            assert_eq!(read[1], format!("172.16.1.20,{inner}"));
+            assert_eq!((read[2].as_str(), &*read[3]), (ttls, &*format!("{tunnel_port},3784")));
+            assert!(read[4].ends_with(",00:00:5e:00:52:02"), "{}", read[4]);
+            assert_eq!((read[5].as_str(), read[7].as_str()), ("1,1", "3"), "good checksums; the multiplier");
+            assert_eq!(u8::from_str_radix(read[6].trim_start_matches("0x"), 16), Ok(3), "up");
+            if encapsulation == "geneve" {
+                let header = dissected(&file, &["geneve.flags.oam", "geneve.vni", "geneve.proto_type"]);
+                println!("BFD in Geneve as tshark reads it: {read:?}, O bit, VNI and protocol {header:?}");
+                assert!(matches!(header[0].as_str(), "1" | "True"), "{header:?}");
+                assert_eq!(u32::from_str_radix(header[1].trim_start_matches("0x"), 16), Ok(0));
+                assert_eq!(header[2], "0x6558");
+            } else {
+                assert_eq!(dissected(&file, &["vxlan.vni"]), ["0"]);
+            }
+        }
+    });
+}
