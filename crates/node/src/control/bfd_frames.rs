@@ -97,6 +97,13 @@ fn loopback(of: IpAddr) -> IpAddr {
     }
 }
 
+/// Whether UDP over IPv6 has a checksum: tunnels may go without (RFC 6935), others not (RFC 8200 section 8.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checksum {
+    Required,
+    MayBeAbsent,
+}
+
 /// A UDP datagram in IP.
 struct Datagram<'a> {
     source: IpAddr,
@@ -106,7 +113,7 @@ struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    fn of(frame: EthernetView<'a>) -> Option<Self> {
+    fn of(frame: EthernetView<'a>, checksum: Checksum) -> Option<Self> {
         match frame.ether_type() {
             EtherType::IPV4 => {
                 let packet = Ipv4View::parse(frame.payload()).ok()?;
@@ -122,8 +129,9 @@ impl<'a> Datagram<'a> {
             EtherType::IPV6 => {
                 let packet = Ipv6View::parse(frame.payload()).ok()?;
                 let udp = UdpView::parse(packet.upper_payload()).ok()?;
-                // Without a checksum the outer datagram may be (RFC 6935).
-                udp.verify_checksum(packet.pseudo_header()).ok()?;
+                if checksum == Checksum::Required || udp.checksum() != 0 {
+                    udp.verify_checksum(packet.pseudo_header()).ok()?;
+                }
                 let (source, destination) = (packet.source().into(), packet.destination().into());
                 Some(Self { source, destination, ttl: packet.hop_limit(), udp })
             }
@@ -134,14 +142,14 @@ impl<'a> Datagram<'a> {
 
 /// The packet in a frame that a worker took for BFD of a tunnel, and where it came from; none for what is damaged, or is not what it seemed.
 pub(super) fn read(frame: &[u8]) -> Option<(Received, &[u8])> {
-    let outer = Datagram::of(EthernetView::parse(frame).ok()?)?;
+    let outer = Datagram::of(EthernetView::parse(frame).ok()?, Checksum::MayBeAbsent)?;
     let tunnel = outer.udp.payload();
     let inner = match outer.udp.destination_port() {
         port::GENEVE => GeneveView::parse(tunnel).ok()?.payload(),
         port::VXLAN => VxlanView::parse(tunnel).ok()?.payload(),
         _ => return None,
     };
-    let inner = Datagram::of(EthernetView::parse(inner).ok()?)?;
+    let inner = Datagram::of(EthernetView::parse(inner).ok()?, Checksum::Required)?;
     let destination = match inner.destination.to_canonical().is_loopback() {
         true => outer.destination,
         false => inner.destination,
