@@ -76,6 +76,11 @@ pub enum Request {
         /// Whether cycles are attributed.
         enabled: bool,
     },
+    /// Uses a faulty TEP again without waiting for its recovery: [`crate::Answer::Done`].
+    RecoverTep {
+        /// Name of the TEP.
+        name: String,
+    },
     /// Closes and opens all ports; traffic is interrupted: [`crate::Answer::Done`].
     RestartDataplane,
     /// Takes a new node document, whole or not at all: [`crate::Answer::Applied`].

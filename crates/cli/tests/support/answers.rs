@@ -63,6 +63,7 @@ pub(crate) fn reply(request: &Request) -> Reply {
             let state = if *enabled { "enabled" } else { "disabled: every packet is decided afresh" };
             Answer::Done(format!("the flow cache is {state}"))
         }
+        Request::RecoverTep { name } => Answer::Done(format!("TEP '{name}' is used again")),
         Request::SetProfile { enabled } => {
             let state = if *enabled { "enabled" } else { "disabled" };
             Answer::Done(format!("the profile is {state}"))
@@ -411,7 +412,10 @@ fn bfd_sessions() -> BfdSessions {
             session("tep-1", "172.16.2.10", "Up", "no diagnostic"),
             session("tep-2", "172.16.2.11", "Down", "control detection time expired"),
         ],
-        refused: vec![BfdRefusal { reason: "the packet's TTL or hop limit is not 255".into(), packets: 1_003 }],
+        refused: vec![BfdRefusal {
+            reason: "the packet's TTL or hop limit is not 255".into(),
+            packets: 1_003,
+        }],
     }
 }
 

@@ -44,6 +44,9 @@ use super::neighbors::timestamp;
 use crate::dataplane::Dataplane;
 use crate::worker::{Command, CycleClock, Punted};
 
+/// The time between two looks at the timers after which sessions are given another look before they go down.
+const HELD_UP: Duration = Duration::from_millis(20);
+
 /// What is known of a pair of TEPs besides its session.
 #[derive(Clone, Debug)]
 struct Watched {
@@ -83,10 +86,14 @@ pub(super) struct Teps {
     outgoing: Vec<Outgoing>,
     /// When paths that are open in one direction are to be looked at again, soonest first.
     one_way: VecDeque<(Timestamp, Path)>,
-    /// Ports whose link was seen down.
-    links_down: HashSet<PortIndex>,
+    /// Names of ports whose link was seen down.
+    links_down: HashSet<String>,
     /// Sessions changed since the health was last told.
     changed: bool,
+    /// When the timers were last looked at.
+    looked: Timestamp,
+    /// They were given another look then.
+    waited: bool,
 }
 
 impl Teps {
@@ -105,6 +112,8 @@ impl Teps {
             one_way: VecDeque::new(),
             links_down: HashSet::new(),
             changed: false,
+            looked: Timestamp::default(),
+            waited: false,
         })
     }
 
@@ -121,7 +130,6 @@ impl Teps {
 
     /// Forgets what belongs to ports that close.
     pub(super) fn forget_ports(&mut self) {
-        self.links_down.clear();
         self.leaving.clear();
         self.outgoing.clear();
     }
@@ -161,7 +169,7 @@ impl Teps {
             self.leaving.insert(path, gone.route);
         }
         self.changed = true;
-        let down: Vec<IpAddr> = self.addresses_on(plan, |port| self.links_down.contains(&port));
+        let down = self.addresses_on(plan, |port| self.is_down(plan, port));
         self.sessions.path_down(|path| down.contains(&path.local), now);
     }
 
@@ -212,21 +220,27 @@ impl Teps {
     /// A port came up or went down.
     pub(super) fn link_state(&mut self, port: PortIndex, up: bool, snapshot: &Snapshot, clock: CycleClock) {
         let now = timestamp(clock);
-        let locals = self.addresses_on(snapshot.plan(), |other| other == port);
+        let plan = snapshot.plan();
+        let name = &plan.ports[port.index()].name;
+        let locals = self.addresses_on(plan, |other| other == port);
         let here = |path: &Path| locals.contains(&path.local);
         if up {
-            self.links_down.remove(&port);
+            self.links_down.remove(name);
             self.sessions.path_up(here, now);
         } else {
-            self.links_down.insert(port);
+            self.links_down.insert(name.clone());
         }
         // First the TEPs: one store turns all that goes through them.
-        self.tell_health(snapshot.plan(), now);
+        self.tell_health(plan, now);
         self.take_health_actions(snapshot);
         if !up {
             self.sessions.path_down(here, now);
         }
         self.take_session_actions(snapshot, now);
+    }
+
+    fn is_down(&self, plan: &Plan, port: PortIndex) -> bool {
+        self.links_down.contains(&plan.ports[port.index()].name)
     }
 
     /// Addresses of the TEPs on some ports.
@@ -256,7 +270,13 @@ impl Teps {
         dataplane: &mut Dataplane,
     ) {
         let now = timestamp(dataplane.clock);
-        self.sessions.advance(now);
+        // Once only: on a thread that is always late they have to act all the same.
+        self.waited = !self.waited && now.since(self.looked) > HELD_UP;
+        self.looked = now;
+        // What held this thread up may have held up the workers too: they are given a moment to hand over what came meanwhile.
+        if !self.waited {
+            self.sessions.advance(now);
+        }
         self.take_session_actions(snapshot, now);
         while let Some((_, path)) = self.one_way.pop_front_if(|(due, _)| *due <= now) {
             self.review_one_way(&path, snapshot, now);
@@ -364,7 +384,7 @@ impl Teps {
         for tep in &plan.teps {
             let Some(id) = self.ids.get(&tep.name) else { continue };
             let (sessions, sessions_up) = counts.get(&tep.address.addr()).copied().unwrap_or_default();
-            let link_up = !self.links_down.contains(&plan.uplinks[tep.uplink.index()].port);
+            let link_up = !self.is_down(plan, plan.uplinks[tep.uplink.index()].port);
             // Addresses are the document's: there is no TEP without one.
             let inputs = TepInputs { has_address: true, link_up, sessions, sessions_up };
             self.health.set(*id, inputs, now);
@@ -416,6 +436,31 @@ impl Teps {
                 self.alarms.clear(AlarmKind::TepFaulty, name, &sentence);
             }
         }
+    }
+
+    /// Uses a faulty TEP again, now, because somebody asks for it.
+    pub(super) fn recover(
+        &mut self,
+        name: &str,
+        snapshot: &Snapshot,
+        clock: CycleClock,
+    ) -> anyhow::Result<()> {
+        let names = || self.ids.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let Some(id) = self.ids.get(name).copied() else {
+            anyhow::bail!("there is no TEP '{name}'; this node has {}", names());
+        };
+        let result = self.health.recover(id, timestamp(clock));
+        self.take_health_actions(snapshot);
+        result.map_err(|error| match error {
+            TepHealthError::NotFaulty(_) => {
+                anyhow::anyhow!("TEP '{name}' is not faulty: there is nothing to recover")
+            }
+            TepHealthError::NotWorking(_) => anyhow::anyhow!(
+                "TEP '{name}' does not work yet: it needs a link that is up and a BFD session that is up; 'get tn-tep-groups' and 'get bfd-sessions' say \
+                 what is missing"
+            ),
+            other => other.into(),
+        })
     }
 
     /// The sessions in the order of their paths, and whether each one's pair is usable.

@@ -134,6 +134,7 @@ fn requests() -> Vec<Request> {
     all.extend(routers.map(|router| Request::GetForwarding { router: table(router) }));
     all.extend([Request::SetFlowCache { enabled: false }, Request::SetFlowCache { enabled: true }]);
     all.push(Request::SetProfile { enabled: false });
+    all.push(Request::RecoverTep { name: "tep-1".into() });
     all
 }
 

@@ -58,6 +58,11 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
                 false => "the profile is disabled: 'get dataplane stages' shows what it counted".to_owned(),
             })
         }
+        Request::RecoverTep { name } => {
+            let clock = running(node)?.clock;
+            node.teps.recover(&name, &node.snapshot, clock)?;
+            Answer::Done(format!("TEP '{name}' is used again"))
+        }
         Request::RestartDataplane => {
             node.restart()?;
             Answer::Done("the data plane was restarted".to_owned())
