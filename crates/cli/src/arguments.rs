@@ -265,6 +265,23 @@ pub(crate) enum Set {
         #[command(subcommand)]
         what: SetDataplane,
     },
+    /// A TEP of the node
+    #[command(after_help = "Examples:
+  sluice set tep tep-1 recover
+  sluice get tn-tep-groups")]
+    Tep {
+        /// Name of the TEP
+        name: String,
+        /// What with it
+        what: SetTep,
+    },
+}
+
+/// What can be done with a TEP.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SetTep {
+    /// Use it again now, though it was faulty; it must work
+    Recover,
 }
 
 /// Settings of the data plane.

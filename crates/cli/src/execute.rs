@@ -7,7 +7,7 @@ use sluice_control::{Answer, Request, RingDirection};
 
 use crate::arguments::{
     CaptureOf, CpuPart, DataplanePart, Direction, FlowCachePart, Get, LocalCommand, NodeCommand, PortPart,
-    Restart, RouterTable, Service, Set, SetDataplane, Start, Switch, VrfCommand,
+    Restart, RouterTable, Service, Set, SetDataplane, SetTep, Start, Switch, VrfCommand,
 };
 use crate::error::CliError;
 use crate::line::View;
@@ -49,6 +49,9 @@ pub(crate) fn node(
             )));
         }
         NodeCommand::Set { what: Set::Dataplane { what } } => target.ask(&setting(&what)?)?,
+        NodeCommand::Set { what: Set::Tep { name, what: SetTep::Recover } } => {
+            target.ask(&Request::RecoverTep { name })?
+        }
         NodeCommand::Restart { what: Restart::Service { service: Service::Dataplane { yes } } } => {
             if !yes {
                 confirm(
@@ -105,6 +108,9 @@ fn get(what: Get, target: &Target, vrf: Option<u16>) -> Result<Answer, CliError>
         Get::PhysicalPort { name, what: PortPart::Stats } => Request::GetPhysicalPortStats { name },
         Get::Vteps => Request::GetVteps,
         Get::TunnelPorts => Request::GetTunnelPorts,
+        Get::TnTepGroups => Request::GetTnTepGroups,
+        Get::BfdSessions => Request::GetBfdSessions,
+        Get::Alarms => Request::GetAlarms,
         Get::Neighbor => Request::GetNeighbor,
         Get::Drops => Request::GetDrops,
         Get::Status => Request::GetStatus,

@@ -5,6 +5,7 @@ mod overlay;
 mod packet;
 mod ports;
 mod routing;
+mod teps;
 
 use serde_json::{Value, json};
 use sluice_control::{Answer, Applied, Captured, Drop, Status};
@@ -30,6 +31,9 @@ pub(crate) fn show(answer: &Answer) -> Result<Output, CliError> {
         Answer::PhysicalPortStats(answer) => ports::stats(answer),
         Answer::Vteps(answer) => overlay::vteps(answer),
         Answer::TunnelPorts(answer) => overlay::tunnel_ports(answer),
+        Answer::TnTepGroups(answer) => teps::groups(answer),
+        Answer::BfdSessions(answer) => teps::bfd_sessions(answer),
+        Answer::Alarms(answer) => teps::alarms(answer),
         Answer::Neighbors(answer) => routing::neighbors(answer),
         Answer::Drops(answer) => drops(answer),
         Answer::Done(answer) => vec![Block::Text(answer.clone())],

@@ -41,6 +41,7 @@ fn settings_are_requests() {
     );
     assert_eq!(run("set dataplane profile enabled"), "the profile is enabled\n");
     assert_eq!(run("set dataplane profile disabled"), "the profile is disabled\n");
+    assert_eq!(run("set tep tep-2 recover"), "TEP 'tep-2' is used again\n");
     assert_eq!(
         node.requests(),
         [
@@ -50,6 +51,7 @@ fn settings_are_requests() {
             Request::SetFlowCache { enabled: true },
             Request::SetProfile { enabled: true },
             Request::SetProfile { enabled: false },
+            Request::RecoverTep { name: "tep-2".into() },
         ]
     );
 }

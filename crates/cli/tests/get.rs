@@ -30,6 +30,9 @@ fn gets() -> Vec<(&'static str, Request)> {
         ("get physical-port fp-eth0 stats", Request::GetPhysicalPortStats { name: "fp-eth0".into() }),
         ("get vteps", Request::GetVteps),
         ("get tunnel-ports", Request::GetTunnelPorts),
+        ("get tn-tep-groups", Request::GetTnTepGroups),
+        ("get bfd-sessions", Request::GetBfdSessions),
+        ("get alarms", Request::GetAlarms),
         ("get neighbor", Request::GetNeighbor),
         ("get drops", Request::GetDrops),
     ]
@@ -83,6 +86,7 @@ fn pipes_work_quoted_and_as_words() {
     let _node = FakeNode::start(directory.path(), "edge-1");
     let expected = "\
 Rx_ring_size      : 512 (1024 after 'restart service dataplane')
+Bfd_ring_size     : 256
 Slowpath_ring_size: 2048
 Tx_ring_size      : 512
 ";
@@ -148,6 +152,9 @@ fn an_empty_node_says_so_in_words() {
             Request::GetRoute { .. } => r#"{"answer":{"routes":[]}}"#,
             Request::GetStages => r#"{"answer":{"stages":{"profile":false,"cores":[]}}}"#,
             Request::GetTunnelPorts => r#"{"answer":{"tunnel_ports":[]}}"#,
+            Request::GetTnTepGroups => r#"{"answer":{"tn_tep_groups":[]}}"#,
+            Request::GetBfdSessions => r#"{"answer":{"bfd_sessions":{"sessions":[],"refused":[]}}}"#,
+            Request::GetAlarms => r#"{"answer":{"alarms":[]}}"#,
             _ => r#"{"answer":{"drops":[]}}"#,
         })
     });
@@ -159,6 +166,12 @@ fn an_empty_node_says_so_in_words() {
             "get dataplane stages",
             "No cycles were attributed; 'set dataplane profile enabled' begins with it.\n",
         ),
+        ("get tn-tep-groups", "The node has no TEPs.\n"),
+        (
+            "get bfd-sessions",
+            "The node has no BFD sessions: its document has no 'bfd', or there are no tunnels.\n",
+        ),
+        ("get alarms", "Nothing is wrong.\n"),
         ("get drops", "No packet was dropped.\n"),
         ("get drops --json", "[]\n"),
     ] {
@@ -167,7 +180,8 @@ fn an_empty_node_says_so_in_words() {
 }
 
 /// Names of NSX's `get dataplane` whose meaning this data plane has.
-const KNOWN_FIELDS: [&str; 12] = [
+const KNOWN_FIELDS: [&str; 13] = [
+    "Bfd_ring_size",
     "Rx_ring_size",
     "Slowpath_ring_size",
     "Tx_ring_size",

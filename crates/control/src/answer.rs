@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::availability::{Alarm, BfdSessions, TnTepGroup};
+
 /// An answer or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +50,12 @@ pub enum Answer {
     Vteps(Vec<Vtep>),
     /// To [`crate::Request::GetTunnelPorts`].
     TunnelPorts(Vec<TunnelPort>),
+    /// To [`crate::Request::GetTnTepGroups`].
+    TnTepGroups(Vec<TnTepGroup>),
+    /// To [`crate::Request::GetBfdSessions`].
+    BfdSessions(BfdSessions),
+    /// To [`crate::Request::GetAlarms`].
+    Alarms(Vec<Alarm>),
     /// To [`crate::Request::GetNeighbor`].
     Neighbors(Vec<Neighbor>),
     /// To [`crate::Request::GetDrops`].
@@ -119,6 +127,8 @@ pub struct Dataplane {
     pub tx_ring_size_after_restart: Option<u16>,
     /// Packets of the ring to the control thread, for each worker.
     pub slowpath_ring_size: u32,
+    /// BFD packets of the ring to the control thread, for each worker.
+    pub bfd_ring_size: u32,
     /// Cores of the workers.
     pub corelist: Vec<u16>,
     /// Flows that each worker's cache holds.

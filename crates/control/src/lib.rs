@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod availability;
 mod client;
 mod request;
 
 pub use answer::*;
+pub use availability::*;
 pub use client::{
     Client, ClientError, DEFAULT_TIMEOUT, RequestsEnd, default_socket, is_alive, run_directory,
 };

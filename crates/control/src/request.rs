@@ -48,6 +48,12 @@ pub enum Request {
     GetVteps,
     /// Tunnels to the TEPs of other nodes: [`crate::Answer::TunnelPorts`].
     GetTunnelPorts,
+    /// TEPs of this node and of others by group, and which of them are used: [`crate::Answer::TnTepGroups`].
+    GetTnTepGroups,
+    /// BFD sessions with the TEPs of other nodes: [`crate::Answer::BfdSessions`].
+    GetBfdSessions,
+    /// What is wrong now: [`crate::Answer::Alarms`].
+    GetAlarms,
     /// Neighbours on uplinks and the underlay: [`crate::Answer::Neighbors`].
     GetNeighbor,
     /// Dropped packets by reason: [`crate::Answer::Drops`].
@@ -69,6 +75,11 @@ pub enum Request {
     SetProfile {
         /// Whether cycles are attributed.
         enabled: bool,
+    },
+    /// Uses a faulty TEP again without waiting for its recovery: [`crate::Answer::Done`].
+    RecoverTep {
+        /// Name of the TEP.
+        name: String,
     },
     /// Closes and opens all ports; traffic is interrupted: [`crate::Answer::Done`].
     RestartDataplane,

@@ -67,7 +67,7 @@ reasons! {
     GeneveVersion = "geneve-version",
     /// A Geneve option that must be understood and is not (RFC 8926 section 3.5).
     GeneveCriticalOption = "geneve-critical-option",
-    /// A Geneve control packet (O bit): never forwarded to a workload.
+    /// A Geneve control packet (O bit) that is not BFD: never forwarded to a workload.
     GeneveControl = "geneve-control",
     /// A tunnel that carries something other than Ethernet.
     TunnelPayload = "tunnel-payload",

@@ -30,6 +30,8 @@ pub(crate) const NOT_IP: u8 = 4;
 pub(crate) const MANY_EXTENSIONS: u8 = 8;
 /// The frame has a priority tag (VLAN 0) that is taken off.
 pub(crate) const PRIORITY_TAG: u8 = 16;
+/// The packet is BFD of a tunnel that ends here; the key is that of the outer packet, without its ports.
+pub(crate) const TUNNEL_BFD: u8 = 32;
 
 /// Greatest [`IngressId`] that a key holds.
 pub(crate) const MAX_INGRESS: u32 = (1 << 24) - 1;
@@ -45,7 +47,7 @@ impl FlowKey {
         IngressId(self.0[4] as u32 & MAX_INGRESS)
     }
 
-    /// Flags of the packet: [`IPV6`], [`FRAGMENT`], [`NOT_IP`], [`MANY_EXTENSIONS`].
+    /// Flags of the packet: [`IPV6`], [`FRAGMENT`], [`NOT_IP`], [`MANY_EXTENSIONS`], [`TUNNEL_BFD`].
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
         self.0[5] as u8

@@ -3,6 +3,7 @@
 //! Every packet passes here: [`usual`] takes the usual shapes at fixed offsets, and the rest of this module everything else. It finds where the packet enters ([`IngressId`]), strips tunnels that end at this node in thought (the bytes stay),
 //! checks what must hold before anything is forwarded, and leaves the positions that a rewrite needs.
 
+mod bfd;
 mod extensions;
 mod recent;
 mod usual;
@@ -14,7 +15,7 @@ use sluice_wire::checksum::PseudoHeader;
 use sluice_wire::{EtherType, IpProtocol};
 
 use crate::drops::DropReason;
-use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG};
+use crate::flow::{FRAGMENT, FlowKey, IPV6, MANY_EXTENSIONS, NOT_IP, PRIORITY_TAG, TUNNEL_BFD};
 use crate::snapshot::tunnel::vni_key;
 use crate::snapshot::{Ingress, IngressId, IngressKind, PortIngress, Snapshot};
 pub(crate) use extensions::upper_layer;
@@ -235,6 +236,10 @@ fn parse_ipv4<const OUTER: bool>(
                 }
                 let (udp, end) = (network + header_length, network + total);
                 let data = tunnel_datagram(data, udp, end, &parsed.key)?;
+                if bfd::is_bfd(encapsulation, data, udp) {
+                    parsed.key.0[5] |= u64::from(TUNNEL_BFD);
+                    return Ok(parsed);
+                }
                 return parse_tunnel(snapshot, encapsulation, data, udp, header[1]);
             }
         }
@@ -310,6 +315,10 @@ fn parse_ipv6<const OUTER: bool>(
                 }
                 let traffic_class = header[0] << 4 | header[1] >> 4;
                 let data = tunnel_datagram(data, transport, end, &parsed.key)?;
+                if bfd::is_bfd(encapsulation, data, transport) {
+                    parsed.key.0[5] |= u64::from(TUNNEL_BFD);
+                    return Ok(parsed);
+                }
                 return parse_tunnel(snapshot, encapsulation, data, transport, traffic_class);
             }
         }
@@ -396,6 +405,11 @@ fn check_geneve(header: [u8; 8], data: &[u8], options: usize) -> Result<usize, D
     if header[1] & 0x80 != 0 {
         return Err(DropReason::GeneveControl);
     }
+    check_geneve_options(header, data, options)
+}
+
+/// Checks the options of a Geneve header and returns their length.
+fn check_geneve_options(header: [u8; 8], data: &[u8], options: usize) -> Result<usize, DropReason> {
     let length = usize::from(header[0] & 0x3f) * 4;
     let mut rest = data.get(options..options + length).ok_or(DropReason::Truncated)?;
     while let Some(option) = rest.first_chunk::<4>() {

@@ -32,15 +32,17 @@ pub enum PuntKind {
     Arp,
     /// A neighbour discovery packet on an uplink.
     NeighborDiscovery,
+    /// A BFD packet of a tunnel that ends here, from a TEP that the node knows.
+    Bfd,
     /// A packet whose next hop has no known MAC address: resolve it, then feed the packet in again.
     Resolve(NeighborKey),
 }
 
 impl PuntKind {
     /// Number of kinds.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
     /// Names of the kinds, in the order of [`PuntKind::index`].
-    pub const NAMES: [&'static str; Self::COUNT] = ["arp", "neighbor-discovery", "resolve"];
+    pub const NAMES: [&'static str; Self::COUNT] = ["arp", "neighbor-discovery", "resolve", "bfd"];
 
     /// Position of the kind among the counters and rate limits.
     pub const fn index(self) -> usize {
@@ -48,6 +50,7 @@ impl PuntKind {
             Self::Arp => 0,
             Self::NeighborDiscovery => 1,
             Self::Resolve(_) => 2,
+            Self::Bfd => 3,
         }
     }
 }

@@ -343,6 +343,7 @@ impl Names<'_> {
                 "answer for what is known on the segment, otherwise switch".to_owned()
             }
             Decision::UplinkNeighbor => "address resolution: the control thread's".to_owned(),
+            Decision::TunnelBfd => "BFD of a tunnel: the control thread's".to_owned(),
             Decision::Resolve(key) => format!("resolve {} first", key.address),
             Decision::Unreachable { reason, .. } => {
                 format!("drop and tell the sender: {}", reason.description())

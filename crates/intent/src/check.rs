@@ -5,6 +5,7 @@
 //! has a gap, so that positions in the draft are positions in the plan.
 
 mod addresses;
+mod availability;
 mod dataplane;
 mod gateways;
 mod names;
@@ -92,6 +93,8 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
     let teps = teps::check(scope, findings);
     let tep_group = tep_groups::check_own(scope, findings);
     let remote_tep_groups = tep_groups::check_remote(scope, findings);
+    let bfd = availability::check_bfd(scope, findings);
+    let tep_high_availability = availability::check_teps(scope, findings);
     segments::check_vnis(scope, findings);
     let reach = segments::reach(scope, findings);
     let segments = segments::check(scope, &reach, findings);
@@ -111,6 +114,8 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
             teps: complete(teps)?,
             tep_group,
             remote_tep_groups: complete(remote_tep_groups)?,
+            bfd,
+            tep_high_availability,
             segments: complete(segments)?,
             workloads: complete(workloads)?,
             gateways: complete(gateways)?,

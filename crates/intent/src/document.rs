@@ -7,6 +7,7 @@
 //! Tools that make documents fill in a [`Document`] and write it with [`Document::to_yaml`].
 
 pub(crate) mod addresses;
+mod availability;
 mod gateways;
 mod names;
 mod overlay;
@@ -22,6 +23,7 @@ use crate::plan::{
 };
 
 pub(crate) use addresses::{AddressSchema, SubnetSchema};
+pub use availability::{Bfd, TepHighAvailability};
 pub use gateways::{
     Gateway, Interface, NextHop, RouterLink, ServiceRouter, StaticRoute, TierNumber, Transit,
 };
@@ -64,6 +66,12 @@ pub struct Document {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_REMOTE_TEP_GROUPS))]
     pub remote_tep_groups: Vec<RemoteTepGroup>,
+    /// Watches the tunnels to other nodes with BFD. Without it only link states tell of failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bfd: Option<Bfd>,
+    /// Takes TEPs out of use that no other node is reached from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tep_high_availability: Option<TepHighAvailability>,
     /// Overlay segments that the node spans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_SEGMENTS))]
@@ -215,6 +223,8 @@ impl Document {
             teps: Vec::new(),
             tep_group: None,
             remote_tep_groups: Vec::new(),
+            bfd: None,
+            tep_high_availability: None,
             segments: Vec::new(),
             workloads: Vec::new(),
             gateways: Vec::new(),

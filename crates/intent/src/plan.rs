@@ -101,6 +101,10 @@ pub struct Plan {
     pub tep_group: Option<TepGroup>,
     /// TEPs of other nodes that belong together, no address in two groups.
     pub remote_tep_groups: Vec<RemoteTepGroup>,
+    /// Watches the tunnels between TEPs; none: only link states tell of failures.
+    pub bfd: Option<Bfd>,
+    /// Takes TEPs out of use whose BFD sessions are all down; none: sessions do not count for that.
+    pub tep_high_availability: Option<TepHighAvailability>,
     /// Overlay segments that this node spans, the transit segments of its tier-0 gateways not among them.
     pub segments: Vec<Segment>,
     /// Workloads on those segments, local and remote.
@@ -292,6 +296,28 @@ pub struct RemoteTepGroup {
     pub name: String,
     /// Addresses, at most [`MAX_TEP_GROUP`], each of this group alone.
     pub teps: Vec<IpAddr>,
+}
+
+/// The BFD sessions between the node's TEPs and those of other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bfd {
+    /// Milliseconds between two packets of a session that is up, in both directions; 50 to 60,000.
+    pub interval_ms: u16,
+    /// Packets in a row that may be missing before a session goes down, 2 to 16.
+    pub multiplier: u8,
+}
+
+/// When a TEP without a BFD session that is up is left, and when it is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TepHighAvailability {
+    /// Seconds for which all sessions are down before the TEP is faulty, 0 to 60.
+    pub failover_timeout_s: u16,
+    /// Whether a TEP that was faulty for its sessions is tried again by itself.
+    pub auto_recovery: bool,
+    /// Seconds from the fault to the first try, 300 to 3,600.
+    pub auto_recovery_initial_wait_s: u16,
+    /// Most seconds between two tries, 3,600 to 86,400.
+    pub auto_recovery_max_backoff_s: u32,
 }
 
 /// Encapsulation of a segment.

@@ -81,6 +81,24 @@ c and s on the transport network (VRF 0).")]
   sluice get tunnel-ports
   sluice 'get tunnel-ports | find down'")]
     TunnelPorts,
+    /// TEPs of this node and of others by group, and which of them are used
+    #[command(
+        visible_alias = "tep-groups",
+        after_help = "Examples:
+  sluice get tn-tep-groups
+  sluice 'get tn-tep-groups | find faulty'"
+    )]
+    TnTepGroups,
+    /// BFD sessions with the TEPs of other nodes
+    #[command(after_help = "Examples:
+  sluice get bfd-sessions
+  sluice 'get bfd-sessions | find Down'
+  sluice get bfd-sessions --json")]
+    BfdSessions,
+    /// What is wrong now
+    #[command(after_help = "Examples:
+  sluice get alarms")]
+    Alarms,
     /// Neighbours on uplinks and on the transport network
     #[command(
         visible_alias = "neighbors",

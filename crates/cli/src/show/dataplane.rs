@@ -27,6 +27,7 @@ pub(super) fn dataplane(dataplane: &Dataplane) -> Vec<Block> {
     let mut blocks = vec![
         Block::fields([
             ("Rx_ring_size", ring(dataplane.rx_ring_size, dataplane.rx_ring_size_after_restart)),
+            ("Bfd_ring_size", dataplane.bfd_ring_size.to_string()),
             ("Slowpath_ring_size", dataplane.slowpath_ring_size.to_string()),
             ("Tx_ring_size", ring(dataplane.tx_ring_size, dataplane.tx_ring_size_after_restart)),
             ("Corelist", cores.join(",")),

@@ -44,6 +44,9 @@ pub(crate) fn reply(request: &Request) -> Reply {
         }),
         Request::GetVteps => Answer::Vteps(vteps()),
         Request::GetTunnelPorts => Answer::TunnelPorts(tunnel_ports()),
+        Request::GetTnTepGroups => Answer::TnTepGroups(tep_groups()),
+        Request::GetBfdSessions => Answer::BfdSessions(bfd_sessions()),
+        Request::GetAlarms => Answer::Alarms(alarms()),
         Request::GetNeighbor => Answer::Neighbors(neighbors()),
         Request::GetDrops => Answer::Drops(vec![Drop {
             reason: "no-route".into(),
@@ -60,6 +63,7 @@ pub(crate) fn reply(request: &Request) -> Reply {
             let state = if *enabled { "enabled" } else { "disabled: every packet is decided afresh" };
             Answer::Done(format!("the flow cache is {state}"))
         }
+        Request::RecoverTep { name } => Answer::Done(format!("TEP '{name}' is used again")),
         Request::SetProfile { enabled } => {
             let state = if *enabled { "enabled" } else { "disabled" };
             Answer::Done(format!("the profile is {state}"))
@@ -97,6 +101,7 @@ fn dataplane() -> Dataplane {
         rx_ring_size_after_restart: Some(1024),
         tx_ring_size_after_restart: None,
         slowpath_ring_size: 2048,
+        bfd_ring_size: 256,
         corelist: vec![1, 2],
         flow_cache_size: 262_144,
         flow_cache_enabled: true,
@@ -348,6 +353,81 @@ fn tunnel_ports() -> Vec<TunnelPort> {
         tunnel("web", 71_680, "172.16.1.10", "02:00:00:00:09:01", "up", 12_345_678),
         tunnel("web", 71_680, "172.16.1.11", "", "down", 0),
     ]
+}
+
+fn tep_groups() -> Vec<TnTepGroup> {
+    let tep = |name: &str, address: &str, state: &str, reason: &str, usable| TnTep {
+        name: name.into(),
+        address: address.parse().unwrap(),
+        state: state.into(),
+        reason: reason.into(),
+        retry_s: (!reason.is_empty()).then_some(299),
+        pairs: 2,
+        pairs_usable: usable,
+    };
+    vec![
+        TnTepGroup {
+            node: "edge-1".into(),
+            local: true,
+            id: Some(293_888),
+            placement: Some("load-aware".into()),
+            teps: vec![
+                tep("tep-1", "172.16.2.10", "healthy", "", 2),
+                tep("tep-2", "172.16.2.11", "faulty", "none of its BFD sessions is up", 0),
+            ],
+        },
+        TnTepGroup {
+            node: "host-1".into(),
+            local: false,
+            id: None,
+            placement: None,
+            teps: vec![tep("", "172.16.1.10", "up", "", 1)],
+        },
+    ]
+}
+
+fn bfd_sessions() -> BfdSessions {
+    let session = |tep: &str, local: &str, state: &str, diagnostic: &str| BfdSession {
+        tep: tep.into(),
+        local: local.parse().unwrap(),
+        remote: "172.16.1.10".parse().unwrap(),
+        encap: "GENEVE".into(),
+        state: state.into(),
+        since_s: 3_725,
+        remote_state: state.into(),
+        diagnostic: diagnostic.into(),
+        remote_diagnostic: "no diagnostic".into(),
+        local_discriminator: 2_718_281_828,
+        remote_discriminator: 3_141_592_653,
+        transmit_interval_ms: Some(if state == "Up" { 100 } else { 1_000 }),
+        detection_time_ms: (state == "Up").then_some(300),
+        sent: 41_234,
+        received: 41_230,
+        ups: 1,
+        downs: u64::from(state != "Up"),
+        usable: state == "Up",
+    };
+    BfdSessions {
+        sessions: vec![
+            session("tep-1", "172.16.2.10", "Up", "no diagnostic"),
+            session("tep-2", "172.16.2.11", "Down", "control detection time expired"),
+        ],
+        refused: vec![BfdRefusal {
+            reason: "the packet's TTL or hop limit is not 255".into(),
+            packets: 1_003,
+        }],
+    }
+}
+
+fn alarms() -> Vec<Alarm> {
+    vec![Alarm {
+        kind: "tep-faulty".into(),
+        object: "tep-2".into(),
+        since_s: 3_720,
+        description:
+            "TEP 'tep-2' is faulty: none of its BFD sessions is up; its flows take other TEPs where there are any"
+                .into(),
+    }]
 }
 
 fn neighbors() -> Vec<Neighbor> {

@@ -115,6 +115,8 @@ pub(crate) fn snapshot() -> Snapshot {
         }],
         tep_group: None,
         remote_tep_groups: Vec::new(),
+        bfd: None,
+        tep_high_availability: None,
         segments: vec![Segment {
             name: "web".into(),
             vni: Vni::new(VNI).expect("vni"),

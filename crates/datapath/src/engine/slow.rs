@@ -157,6 +157,7 @@ impl State {
                 let kind = if slow.parsed.key.is_ip() { PuntKind::NeighborDiscovery } else { PuntKind::Arp };
                 self.punt(kind, slow, io);
             }
+            Decision::TunnelBfd => self.punt(PuntKind::Bfd, slow, io),
             Decision::Resolve(key) => self.punt(PuntKind::Resolve(key), slow, io),
             Decision::Unreachable { reason, router, arrival } => {
                 let error = icmp::Error::unreachable(reason);

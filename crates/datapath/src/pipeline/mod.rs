@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use sluice_wire::EtherType;
 
 use crate::drops::DropReason;
-use crate::flow::FlowKey;
+use crate::flow::{FlowKey, TUNNEL_BFD};
 use crate::neighbor::{NeighborId, NeighborKey, NeighborTable};
 use crate::profile::Stage;
 use crate::rewrite::{Egress, Rewrite};
@@ -51,6 +51,8 @@ pub(crate) enum Decision {
     SegmentNeighbor { segment: SegmentId },
     /// The same on an uplink: the control thread's.
     UplinkNeighbor,
+    /// BFD of a tunnel that ends here: the control thread's.
+    TunnelBfd,
     /// The next hop's MAC address is not known.
     Resolve(NeighborKey),
     /// Dropped, and the sender told (RFC 1812 section 4.3.3.1).
@@ -132,6 +134,9 @@ fn from_uplink(
     ttl: Option<u8>,
     tracer: &mut impl Tracer,
 ) -> Decision {
+    if key.flags() & TUNNEL_BFD != 0 {
+        return Decision::TunnelBfd;
+    }
     if is_neighbor_protocol(key) {
         return Decision::UplinkNeighbor;
     }

@@ -12,7 +12,8 @@ use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::{Choices, Families, SegmentChoice, WorkloadChoice, routing};
 use crate::document::{
-    Document, Name, Port, PortKindName, RemoteTepGroup, Segment, Tep, TepGroup, Uplink, Workload,
+    Bfd, Document, Name, Port, PortKindName, RemoteTepGroup, Segment, Tep, TepGroup, TepHighAvailability,
+    Uplink, Workload,
 };
 use crate::plan::{Placement, Replication, Role};
 
@@ -25,6 +26,9 @@ pub(super) fn document(role: Role, choices: &Choices) -> Document {
     document.teps = teps(choices);
     document.tep_group = tep_group(choices);
     document.remote_tep_groups = remote_tep_groups(choices);
+    let watched = choices.groups.1 && !choices.teps.is_empty();
+    document.bfd = watched.then_some(Bfd { interval_ms: 300, multiplier: 4 });
+    document.tep_high_availability = (watched && choices.groups.0).then(TepHighAvailability::default);
     document.segments =
         choices.segments.iter().enumerate().map(|(i, choice)| segment(choices, i, choice)).collect();
     document.workloads = workloads(choices);

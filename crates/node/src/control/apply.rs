@@ -153,6 +153,9 @@ fn differences(old: &Plan, new: &Plan) -> Vec<String> {
     part("teps", compare(&old.teps, &new.teps, |tep| &tep.name));
     part("tep-group", (0, 0, usize::from(old.tep_group != new.tep_group)));
     part("remote-tep-groups", compare(&old.remote_tep_groups, &new.remote_tep_groups, |group| &group.name));
+    part("bfd", (0, 0, usize::from(old.bfd != new.bfd)));
+    let high_availability = old.tep_high_availability != new.tep_high_availability;
+    part("tep-high-availability", (0, 0, usize::from(high_availability)));
     part("segments", compare(&old.segments, &new.segments, |segment| &segment.name));
     part("workloads", compare(&old.workloads, &new.workloads, |workload| &workload.name));
     part("gateways", compare(&old.gateways, &new.gateways, |gateway| &gateway.name));

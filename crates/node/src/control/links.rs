@@ -4,9 +4,10 @@
 use std::sync::atomic::Ordering;
 
 use sluice_datapath::snapshot::Snapshot;
-use sluice_intent::plan::{PortIndex, TepIndex};
+use sluice_intent::plan::PortIndex;
 
 use super::neighbors::Neighbors;
+use super::teps::Teps;
 use crate::dataplane::Dataplane;
 
 /// The link states that were seen last, by port; none: not seen yet.
@@ -14,8 +15,14 @@ use crate::dataplane::Dataplane;
 pub(super) struct Links(Vec<Option<bool>>);
 
 impl Links {
-    /// Looks at every port, and tells the neighbours what changed.
-    pub(super) fn poll(&mut self, dataplane: &Dataplane, snapshot: &Snapshot, neighbors: &mut Neighbors) {
+    /// Looks at every port, and tells TEPs and neighbours what changed.
+    pub(super) fn poll(
+        &mut self,
+        dataplane: &Dataplane,
+        snapshot: &Snapshot,
+        teps: &mut Teps,
+        neighbors: &mut Neighbors,
+    ) {
         self.0.resize(dataplane.ports.len(), None);
         for (number, (open, seen)) in dataplane.ports.iter().zip(&mut self.0).enumerate() {
             let link = open.port.link().ok();
@@ -37,30 +44,13 @@ impl Links {
                 dataplane.links_down.fetch_or(bit, Ordering::Relaxed);
             }
             // First the TEPs: what went through them is turned elsewhere before its next hop is lost.
-            set_teps(snapshot, PortIndex(number as u16), up);
+            teps.link_state(PortIndex(number as u16), up, snapshot, dataplane.clock);
             neighbors.link_state(PortIndex(number as u16), up, dataplane.clock);
-        }
-    }
-
-    /// Tells a new snapshot what is known of the links.
-    pub(super) fn tell(&self, snapshot: &Snapshot) {
-        for (number, seen) in self.0.iter().enumerate() {
-            set_teps(snapshot, PortIndex(number as u16), *seen != Some(false));
         }
     }
 
     /// Whether the port's link was up when last seen.
     pub(super) fn is_up(&self, port: PortIndex) -> bool {
         self.0.get(port.index()) == Some(&Some(true))
-    }
-}
-
-/// Says of every TEP on a port whether it can be used.
-fn set_teps(snapshot: &Snapshot, port: PortIndex, usable: bool) {
-    let plan = snapshot.plan();
-    for (number, tep) in plan.teps.iter().enumerate() {
-        if plan.uplinks[tep.uplink.index()].port == port {
-            snapshot.tunnel_states().set_tep(TepIndex(number as u16), usable);
-        }
     }
 }

@@ -3,13 +3,16 @@
 //! One thread, one event loop: a tick every millisecond for the rings from the workers and the timers of the protocols, the control
 //! socket, and signals. Its state is a [`node::Node`]; whatever takes longer than a moment is a task of its own.
 
+mod alarms;
 mod answers;
 mod apply;
+mod bfd_frames;
 mod capture;
 mod links;
 mod neighbors;
 mod node;
 mod socket;
+mod teps;
 mod tracing_packets;
 
 use std::cell::RefCell;

@@ -111,6 +111,8 @@ impl Neighbors {
         let Punted { generation, punt, packet } = punted;
         let now = timestamp(clock);
         match punt.kind {
+            // Comes by a ring of its own, to its own place.
+            PuntKind::Bfd => {}
             PuntKind::Resolve(key) => {
                 let waiting = Waiting { worker, entry: punt.entry, generation, packet };
                 self.resolver.resolve(protocol_key(key), waiting, now);
@@ -224,7 +226,8 @@ fn datapath_key(key: &protocol::NeighborKey) -> NeighborKey {
     NeighborKey { port: PortIndex(key.link.port), vlan, address: key.address }
 }
 
-fn timestamp(clock: CycleClock) -> sluice_protocols::Timestamp {
+/// The time for state machines of `sluice-protocols`.
+pub(super) fn timestamp(clock: CycleClock) -> sluice_protocols::Timestamp {
     sluice_protocols::Timestamp::from_nanos(clock.now().as_nanos())
 }
 

@@ -17,7 +17,8 @@ use super::apply::Fixed;
 use super::capture::Captures;
 use super::links::Links;
 use super::neighbors::Neighbors;
-use crate::dataplane::{Dataplane, Kept, Rings};
+use super::teps::Teps;
+use crate::dataplane::{BFD_RING, Dataplane, Kept, PUNT_RING, Rings};
 use crate::worker::{Command, Retired};
 
 /// Ticks between two looks at the links and whether the workers go on.
@@ -61,6 +62,7 @@ pub(super) struct Node {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) neighbors: Neighbors,
     pub(super) links: Links,
+    pub(super) teps: Teps,
     pub(super) captures: Captures,
     // After everything that may hold packets: its pool is freed last.
     pub(super) dataplane: Option<Dataplane>,
@@ -91,6 +93,8 @@ impl Node {
         let snapshot = compile(&plan, &dataplane, 1)?;
         let mut neighbors = Neighbors::new(seed(&plan.name));
         neighbors.configure(&snapshot, &dataplane);
+        let mut teps = Teps::new()?;
+        teps.configure(&snapshot, dataplane.clock);
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);
         let mut node = Self {
@@ -98,6 +102,7 @@ impl Node {
             flow_cache: plan.dataplane.flow_cache.enabled,
             profile: false,
             links: Links::default(),
+            teps,
             captures: Captures::default(),
             retired_tunnels: TunnelTotals::new(),
             started: Instant::now(),
@@ -119,7 +124,7 @@ impl Node {
     /// Finds out which links are up, so that nobody is told of one that nobody has looked at yet.
     fn look_at_links(&mut self) {
         if let Some(dataplane) = &self.dataplane {
-            self.links.poll(dataplane, &self.snapshot, &mut self.neighbors);
+            self.links.poll(dataplane, &self.snapshot, &mut self.teps, &mut self.neighbors);
         }
     }
 
@@ -135,7 +140,11 @@ impl Node {
                 }
             }
             // Bounded, so that a flood of punted packets cannot keep the control thread from its timers.
-            for _ in 0..crate::dataplane::PUNT_RING {
+            for _ in 0..BFD_RING {
+                let Ok(punted) = worker.bfd.pop() else { break };
+                self.teps.punted(&punted, &self.snapshot, dataplane.clock);
+            }
+            for _ in 0..PUNT_RING {
                 let Ok(punted) = worker.punts.pop() else { break };
                 self.neighbors.punted(number, punted, dataplane.clock);
             }
@@ -143,8 +152,9 @@ impl Node {
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(LINK_TICKS) {
             dataplane.workers.iter_mut().for_each(|worker| worker.advance(now));
-            self.links.poll(dataplane, &self.snapshot, &mut self.neighbors);
+            self.links.poll(dataplane, &self.snapshot, &mut self.teps, &mut self.neighbors);
         }
+        self.teps.advance(&self.snapshot, self.neighbors.table(), dataplane);
         self.neighbors.advance(dataplane);
         self.captures.collect(dataplane);
         dataplane.ended_worker()
@@ -154,8 +164,8 @@ impl Node {
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
-        self.links.tell(&self.snapshot);
         let Some(dataplane) = &mut self.dataplane else { return };
+        self.teps.configure(&self.snapshot, dataplane.clock);
         for worker in &mut dataplane.workers {
             let logical = Arc::new(LogicalCounters::new(&self.snapshot));
             worker.logical = Arc::clone(&logical);
@@ -246,6 +256,7 @@ impl Node {
     fn take_apart(&mut self) -> (Kept, Option<u16>) {
         self.captures.stop();
         self.neighbors.forget();
+        self.teps.forget_ports();
         let apart = self.dataplane.take().map(Dataplane::take_apart).unwrap_or_default();
         self.cpu_samples.clear();
         self.retired_tunnels.clear();
@@ -290,6 +301,7 @@ impl Node {
     ) -> anyhow::Result<Arc<Snapshot>> {
         let snapshot = compile(plan, dataplane, generation)?;
         self.neighbors.configure(&snapshot, dataplane);
+        self.teps.configure(&snapshot, dataplane.clock);
         dataplane.start(&self.eal, &snapshot, self.neighbors.table())?;
         Ok(snapshot)
     }

@@ -19,7 +19,7 @@ use sluice_wire::MacAddr;
 
 use crate::worker::{CycleClock, StartError, WorkerQueues};
 pub(crate) use kept::Kept;
-pub(crate) use workers::{PUNT_RING, WorkerHandle};
+pub(crate) use workers::{BFD_RING, PUNT_RING, WorkerHandle};
 
 /// Why the data plane could not be opened. Each is one sentence with its remedy.
 #[derive(Debug, thiserror::Error)]

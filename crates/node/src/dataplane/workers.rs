@@ -25,6 +25,8 @@ use crate::worker::{
 
 /// Packets of the ring from a worker to the control thread.
 pub(crate) const PUNT_RING: usize = 512;
+/// Packets of the ring for BFD from a worker to the control thread.
+pub(crate) const BFD_RING: usize = 512;
 /// Commands that may wait for a worker.
 const COMMAND_RING: usize = 1024;
 /// Tables that may wait to be freed.
@@ -39,6 +41,7 @@ pub(crate) struct WorkerHandle {
     pub(crate) core: u16,
     pub(crate) commands: Commands,
     pub(crate) punts: Consumer<Punted>,
+    pub(crate) bfd: Consumer<Punted>,
     pub(crate) retired: Consumer<Retired>,
     pub(crate) counters: Arc<WorkerCounters>,
     /// Counters of the snapshot that the worker was last told to use.
@@ -261,6 +264,7 @@ pub(super) fn start(
     };
     let (commands, commands_in) = RingBuffer::new(COMMAND_RING);
     let (punts_out, punts) = RingBuffer::new(PUNT_RING);
+    let (bfd_out, bfd) = RingBuffer::new(BFD_RING);
     let (retired_out, retired) = RingBuffer::new(RETIRED_RING);
     let engine_counters = Arc::clone(&engines[position]);
     let logical = Arc::new(LogicalCounters::new(snapshot));
@@ -286,7 +290,7 @@ pub(super) fn start(
             transmit,
             Arc::clone(links_down),
             pool.clone(),
-            punts_out,
+            [punts_out, bfd_out],
             clock,
             Arc::clone(&counters),
         ),
@@ -303,6 +307,7 @@ pub(super) fn start(
         core,
         commands: Commands::new(commands),
         punts,
+        bfd,
         retired,
         counters,
         logical,

@@ -9,7 +9,7 @@ use rtrb::Producer;
 use sluice_datapath::buffer::{BATCH, Transmit};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::profile::{Profile, Stage, Unprofiled};
-use sluice_datapath::punt::Punt;
+use sluice_datapath::punt::{Punt, PuntKind};
 use sluice_dpdk::{Mbuf, Mempool, TxQueue, cycles};
 use sluice_intent::plan::PortIndex;
 
@@ -36,6 +36,8 @@ pub(crate) struct WorkerIo<P = Unprofiled> {
     discarded: ArrayVec<Mbuf, BATCH>,
     pool: Mempool,
     punts: Producer<Punted>,
+    /// BFD has a ring of its own, so that nothing else can be in its way.
+    bfd: Producer<Punted>,
     limits: PuntLimits,
     clock: CycleClock,
     capture: Option<Capture>,
@@ -43,12 +45,12 @@ pub(crate) struct WorkerIo<P = Unprofiled> {
 }
 
 impl WorkerIo {
-    /// Without a profile; `ports` in the order of the plan's.
+    /// Without a profile; `ports` in the order of the plan's. The rings are that of BFD and, before it, that of all other packets.
     pub(crate) fn new(
         ports: Vec<PortIo>,
         links_down: Arc<AtomicU32>,
         pool: Mempool,
-        punts: Producer<Punted>,
+        [punts, bfd]: [Producer<Punted>; 2],
         clock: CycleClock,
         counters: Arc<WorkerCounters>,
     ) -> Self {
@@ -60,6 +62,7 @@ impl WorkerIo {
             discarded: ArrayVec::new(),
             pool,
             punts,
+            bfd,
             limits: PuntLimits::new(),
             clock,
             capture: None,
@@ -79,6 +82,7 @@ impl<P: Profile> WorkerIo<P> {
             discarded,
             pool,
             punts,
+            bfd,
             limits,
             clock,
             capture,
@@ -92,6 +96,7 @@ impl<P: Profile> WorkerIo<P> {
             discarded,
             pool,
             punts,
+            bfd,
             limits,
             clock,
             capture,
@@ -261,13 +266,14 @@ impl<P: Profile> Transmit<Mbuf> for WorkerIo<P> {
     }
 
     fn punt(&mut self, punt: Punt, buffer: Mbuf) {
+        let ring = if punt.kind == PuntKind::Bfd { &mut self.bfd } else { &mut self.punts };
         let reason = if !self.limits.allow(punt.kind, buffer.data(), self.clock.now()) {
             DropReason::PuntLimit
-        } else if self.punts.is_full() {
+        } else if ring.is_full() {
             DropReason::PuntRingFull
         } else {
             let generation = self.counters.generation.load(Ordering::Relaxed);
-            drop(self.punts.push(Punted { generation, punt, packet: buffer }));
+            drop(ring.push(Punted { generation, punt, packet: buffer }));
             return;
         };
         if may_be_answer(punt.kind, buffer.data()) {

@@ -5,8 +5,8 @@
 //!       nothing received for a while → sleep, a little longer each time
 //! ```
 //!
-//! It owns its queues, its engine and the worker's end of three rings to the control thread: commands in, punted packets and retired tables
-//! out. It shares nothing else but its counters, which only it writes. It never locks, blocks (but for the idle sleep) or allocates.
+//! It owns its queues, its engine and the worker's end of four rings to the control thread: commands in, punted packets, BFD packets and retired
+//! tables out. It shares nothing else but its counters, which only it writes. It never locks, blocks (but for the idle sleep) or allocates.
 //!
 //! Its program exists twice: with a profile that attributes cycles to stages, and without. A command makes it go from one to the other, so that
 //! the one without has nothing to ask and nothing to skip.

@@ -8,6 +8,7 @@
 
 mod allocations;
 mod apply;
+mod bfd;
 mod capture;
 mod drops;
 mod forwarding;

@@ -25,7 +25,7 @@ const PORTS: [&str; 3] = ["fp-eth0", "fp-eth1", "vm-1"];
 const VM_1: Station = (std::net::Ipv4Addr::new(10, 10, 20, 10), MacAddr([2, 0, 0, 0, 0, 1]));
 
 /// Numbers, and lists of numbers, that are not the same in every run.
-const VARYING: [&str; 28] = [
+const VARYING: [&str; 31] = [
     "pid",
     "uptime_s",
     "core",
@@ -53,6 +53,9 @@ const VARYING: [&str; 28] = [
     "flows",
     "rewrites",
     "packets",
+    "sent",
+    "since_s",
+    "local_discriminator",
     "extended",
 ];
 
@@ -119,6 +122,9 @@ fn requests() -> Vec<Request> {
         Request::GetPhysicalPortStats { name: "fp-eth0".into() },
         Request::GetVteps,
         Request::GetTunnelPorts,
+        Request::GetTnTepGroups,
+        Request::GetBfdSessions,
+        Request::GetAlarms,
         Request::GetNeighbor,
         Request::GetDrops,
         trace("10.10.30.10"),
@@ -128,6 +134,7 @@ fn requests() -> Vec<Request> {
     all.extend(routers.map(|router| Request::GetForwarding { router: table(router) }));
     all.extend([Request::SetFlowCache { enabled: false }, Request::SetFlowCache { enabled: true }]);
     all.push(Request::SetProfile { enabled: false });
+    all.push(Request::RecoverTep { name: "tep-1".into() });
     all
 }
 

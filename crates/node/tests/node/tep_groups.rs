@@ -18,10 +18,10 @@ const PORTS: [&str; 4] = ["web-1", "web-2", "fp-eth0", "fp-eth1"];
 const FLOWS: u16 = 32;
 const RATE: u32 = 1000;
 /// Numbers that did not come.
-const NONE: [u64; 0] = [];
+pub(crate) const NONE: [u64; 0] = [];
 
 /// One of the two nodes: `own` and `other` are the last octets of their TEPs.
-fn document(
+pub(crate) fn document(
     name: &str,
     workload: &str,
     other_workload: &str,
@@ -72,7 +72,7 @@ fn nodes() -> [Node; 2] {
     nodes
 }
 
-fn wait_for_neighbors(node: &Node) {
+pub(crate) fn wait_for_neighbors(node: &Node) {
     wait_for("both TEPs of the other node", || {
         let neighbors: Vec<Neighbor> = answer!(node, &Request::GetNeighbor, Neighbors);
         let usable = neighbors
@@ -83,12 +83,12 @@ fn wait_for_neighbors(node: &Node) {
     });
 }
 
-fn sent(node: &Node) -> [u64; 2] {
+pub(crate) fn sent(node: &Node) -> [u64; 2] {
     ["fp-eth0", "fp-eth1"].map(|port| node.port_statistics(port).tx_packets)
 }
 
 /// Sends the probe for so long, calls `event` in its middle, and returns the numbers that did not come.
-fn probe(web_1: &Link, web_2: &Link, duration: Duration, event: impl FnOnce()) -> Vec<u64> {
+pub(crate) fn probe(web_1: &Link, web_2: &Link, duration: Duration, event: impl FnOnce()) -> Vec<u64> {
     let count = u64::from(RATE) * duration.as_millis() as u64 / 1000;
     let (start, mut event) = (Instant::now(), Some(event));
     let mut arrived = HashSet::new();

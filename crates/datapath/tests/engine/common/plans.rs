@@ -181,6 +181,8 @@ fn common(name: &str, role: Role) -> Plan {
         ],
         tep_group: None,
         remote_tep_groups: Vec::new(),
+        bfd: None,
+        tep_high_availability: None,
         segments,
         workloads,
         gateways: Vec::new(),

@@ -166,6 +166,9 @@ impl<'a> Traffic<'a> {
     }
 
     fn tunnel_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
+        if !self.plan.teps.is_empty() && dice.once_in(12) {
+            return self.bfd_frame(dice);
+        }
         let mut ends: Vec<(u32, Encapsulation, Option<TepIndex>, Option<usize>)> = Vec::new();
         let numbered = self.plan.segments.iter().enumerate();
         ends.extend(numbered.map(|(number, s)| (s.vni.into(), s.encapsulation, s.tep, Some(number))));
@@ -236,7 +239,56 @@ impl<'a> Traffic<'a> {
                 inner,
             )
         };
-        let datagram = bytes::udp(0xc000 | dice.number(), if geneve { 6081 } else { 4789 }, &payload);
+        self.tunnelled(&payload, geneve, tep, remote, dice)
+    }
+
+    /// BFD of a tunnel itself, and what is nearly that.
+    fn bfd_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
+        let tep = &self.plan.teps[dice.below(self.plan.teps.len())];
+        let local = tep.address.addr();
+        let remote = dice.pick(&self.remote_teps(local.is_ipv4())).unwrap_or(local);
+        let mut once_wrong = |right: u16, wrong: u16| if dice.once_in(12) { wrong } else { right };
+        let datagram = bytes::udp(50_000, once_wrong(3784, 3785), &[0x20; 24]);
+        let fragment = once_wrong(0, 0x2000);
+        let vni = once_wrong(0, 1);
+        let flags = once_wrong(0x80, 0);
+        let protocol = once_wrong(0x6558, 0x0800);
+        let vlan = once_wrong(0, 5);
+        let header = IpHeader { ttl: 255, fragment, ..IpHeader::new(once_wrong(17, 6) as u8) };
+        let (source, destination) = if dice.once_in(4) {
+            (Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::LOCALHOST.into())
+        } else {
+            (remote, local)
+        };
+        let packet = ip_with_extras(header, source, destination, datagram, dice);
+        let ethertype = if source.is_ipv4() { bytes::IPV4 } else { bytes::IPV6 };
+        let inner = bytes::ethernet(MacAddr([0, 0, 0x5e, 0, 0x52, 2]), STRANGER, ethertype, &packet);
+        let mut inner = bytes::on_vlan(inner, vlan);
+        if dice.once_in(12) {
+            inner.truncate(dice.below(inner.len()));
+        }
+        let geneve = dice.once_in(2);
+        let payload = if geneve {
+            let options = [&[][..], &[1, 2, 3, 0], &[1, 2, 0x83, 0]];
+            let options = if dice.once_in(4) { options[dice.below(options.len())] } else { &[] };
+            bytes::geneve(vni.into(), flags as u8, protocol, options, &inner)
+        } else {
+            bytes::vxlan(vni.into(), if flags == 0 { 0 } else { 0x08 }, &inner)
+        };
+        self.tunnelled(&payload, geneve, tep, remote, dice)
+    }
+
+    /// A tunnel packet from a TEP to one of the plan.
+    fn tunnelled(
+        &self,
+        payload: &[u8],
+        geneve: bool,
+        tep: &sluice_intent::plan::Tep,
+        remote: IpAddr,
+        dice: &mut Dice<'_>,
+    ) -> (PortIndex, Vec<u8>) {
+        let local = tep.address.addr();
+        let datagram = bytes::udp(0xc000 | dice.number(), if geneve { 6081 } else { 4789 }, payload);
         let datagram = with_other_length_or_checksum(datagram, remote, local, dice);
         let class = if dice.once_in(3) { dice.number() as u8 } else { 0 };
         let header = IpHeader { class, ..IpHeader::new(17) };

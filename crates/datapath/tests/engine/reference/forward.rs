@@ -106,7 +106,12 @@ impl Run<'_> {
     ) -> Result<(), DropReason> {
         let ours = arrived.frame.destination == self.reference.macs[port.index()];
         let ip = arrived.frame.ip.clone();
-        if let Some(ip) = ip.as_ref().filter(|ip| ours && self.is_for_tep(ip, port, vlan))
+        let for_tep = ip.as_ref().filter(|ip| ours && self.is_for_tep(ip, port, vlan));
+        if for_tep.is_some_and(|ip| self.carries_bfd(ip, arrived.frame.packet())) {
+            self.punt(PuntKind::Bfd, &arrived);
+            return Ok(());
+        }
+        if let Some(ip) = for_tep
             && let Some(inner) = self.decapsulate(ip, arrived.frame.packet())
         {
             let (ingress, inner, class) = inner?;

@@ -171,6 +171,28 @@ impl Run<'_> {
         self.is_local_tep(ip.destination, port, vlan)
     }
 
+    /// Whether a packet to a TEP of this node is BFD of the tunnel itself: VNI 0, in Geneve the O bit, UDP to port 3784 inside.
+    pub(super) fn carries_bfd(&self, ip: &Ip, packet: &[u8]) -> bool {
+        if ip.protocol != 17 || ip.many_extensions || ip.fragment || !self.is_remote_tep(ip.source) {
+            return false;
+        }
+        let Ok(payload) = datagram(ip, &packet[ip.upper..]) else { return false };
+        if payload[4..7] != [0, 0, 0] {
+            return false;
+        }
+        let frame = match ip.ports.1 {
+            GENEVE_PORT
+                if payload[0] >> 6 == 0 && payload[1] & 0x80 != 0 && payload[2..4] == [0x65, 0x58] =>
+            {
+                let Ok(options) = geneve_options(payload) else { return false };
+                &payload[8 + options..]
+            }
+            VXLAN_PORT if payload[0] & 0x08 != 0 => &payload[8..],
+            _ => return false,
+        };
+        has_bfd(frame)
+    }
+
     /// What a packet to a TEP of this node carries; none for what is no tunnel packet.
     pub(super) fn decapsulate(&self, ip: &Ip, packet: &[u8]) -> Option<Result<Decapsulated, DropReason>> {
         if ip.protocol != 17 || ip.many_extensions {
@@ -255,6 +277,10 @@ fn check_geneve(payload: &[u8]) -> Result<usize, DropReason> {
     if payload[1] & 0x80 != 0 {
         return Err(DropReason::GeneveControl);
     }
+    geneve_options(payload)
+}
+
+fn geneve_options(payload: &[u8]) -> Result<usize, DropReason> {
     let length = usize::from(payload[0] & 0x3f) * 4;
     let mut options = payload.get(8..8 + length).ok_or(DropReason::Truncated)?;
     while !options.is_empty() {
@@ -265,4 +291,21 @@ fn check_geneve(payload: &[u8]) -> Result<usize, DropReason> {
         options = options.get(4 + usize::from(options[3] & 0x1f) * 4..).ok_or(DropReason::Malformed)?;
     }
     Ok(length)
+}
+
+/// Whether a frame is untagged and has UDP to port 3784 in one piece, behind IPv4 without options or IPv6 without extension headers.
+fn has_bfd(frame: &[u8]) -> bool {
+    let field = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    match frame.get(12..14) {
+        Some([0x08, 0x00]) if frame.len() >= 14 + 28 => {
+            let whole = field(20) & 0x3fff == 0;
+            let fits = (28..=frame.len() - 14).contains(&usize::from(field(16)));
+            frame[14] == 0x45 && whole && frame[23] == 17 && fits && field(36) == 3784
+        }
+        Some([0x86, 0xdd]) if frame.len() >= 14 + 48 => {
+            let fits = (8..=frame.len() - 54).contains(&usize::from(field(18)));
+            frame[14] >> 4 == 6 && frame[20] == 17 && fits && field(56) == 3784
+        }
+        _ => false,
+    }
 }

@@ -173,3 +173,36 @@ fn the_udp_checksum_of_a_packet_that_passes_through_is_not_looked_at() {
         }
     }
 }
+
+/// RFC 9521 section 4, RFC 8971 section 4.
+#[test]
+fn bfd_of_the_tunnel_itself_is_the_control_threads() {
+    for tunnel in TUNNELS {
+        let (remote, local) = tunnel.ends();
+        let inner = |port: u16| {
+            let header = IpHeader { ttl: 255, ..IpHeader::new(17) };
+            let packet = bytes::ip(&header, remote, local, &bytes::udp(50_000, port, &[0x20; 24]));
+            bytes::ethernet(MacAddr([0, 0, 0x5e, 0, 0x52, 2]), STRANGER, ethertype(&packet), &packet)
+        };
+        let datagram = |vni: u32, control: bool, inner: &[u8]| match tunnel.geneve {
+            true => {
+                let flags = if control { 0x80 } else { 0 };
+                bytes::udp(50_000, 6081, &bytes::geneve(vni, flags, 0x6558, &[], inner))
+            }
+            false => bytes::udp(50_000, 4789, &bytes::vxlan(vni, 0x08, inner)),
+        };
+        let mut node = node(&plans::host());
+        let mut receive = |datagram: &[u8]| node.receive_one(FABRIC, &tunnel.frame(datagram));
+
+        let done = receive(&datagram(0, true, &inner(3784)));
+        let kinds: Vec<_> = done.punted.iter().map(|(punt, _)| punt.kind).collect();
+        assert_eq!((kinds, done.sent.len()), (vec![PuntKind::Bfd], 0), "{tunnel:?}");
+        // Another port; without the O bit; for a segment. In VXLAN there is nothing but the VNI that marks control packets.
+        let other_port = receive(&datagram(0, true, &inner(3785)));
+        dropped(&other_port, if tunnel.geneve { DropReason::GeneveControl } else { DropReason::UnknownVni });
+        if tunnel.geneve {
+            dropped(&receive(&datagram(0, false, &inner(3784))), DropReason::UnknownVni);
+            dropped(&receive(&datagram(plans::GENEVE_VNI, true, &inner(3784))), DropReason::GeneveControl);
+        }
+    }
+}

@@ -10,7 +10,7 @@ use sluice_datapath::profile::{Stage, StageCounters};
 use sluice_dpdk::MemoryBacking;
 
 use super::{Node, running};
-use crate::dataplane::PUNT_RING;
+use crate::dataplane::{BFD_RING, PUNT_RING};
 use crate::worker::WorkerCounters;
 
 /// What a worker had counted when it was last asked.
@@ -55,6 +55,7 @@ pub(super) fn dataplane(node: &Node) -> anyhow::Result<Dataplane> {
         rx_ring_size_after_restart: changed(node.next_rings.rx, running.rings.rx),
         tx_ring_size_after_restart: changed(node.next_rings.tx, running.rings.tx),
         slowpath_ring_size: PUNT_RING as u32,
+        bfd_ring_size: BFD_RING as u32,
         corelist: running.cores.clone(),
         flow_cache_size: settings.flow_cache.size,
         flow_cache_enabled: node.flow_cache,

@@ -3,6 +3,7 @@
 mod dataplane;
 mod logical;
 mod ports;
+mod teps;
 
 use anyhow::Context;
 use sluice_control::{Answer, DataplaneState, Request, RingDirection, Status};
@@ -36,6 +37,9 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
         Request::GetPhysicalPortStats { name } => Answer::PhysicalPortStats(ports::statistics(node, &name)?),
         Request::GetVteps => Answer::Vteps(ports::vteps(node)?),
         Request::GetTunnelPorts => Answer::TunnelPorts(ports::tunnel_ports(node)),
+        Request::GetTnTepGroups => Answer::TnTepGroups(teps::groups(node)?),
+        Request::GetBfdSessions => Answer::BfdSessions(teps::bfd_sessions(node)?),
+        Request::GetAlarms => Answer::Alarms(teps::alarms(node)),
         Request::GetNeighbor => Answer::Neighbors(ports::neighbors(node)),
         Request::GetDrops => Answer::Drops(dataplane::drops(node)?),
         Request::SetRingSize { direction, size } => Answer::Done(set_ring_size(node, direction, size)?),
@@ -53,6 +57,11 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
                 }
                 false => "the profile is disabled: 'get dataplane stages' shows what it counted".to_owned(),
             })
+        }
+        Request::RecoverTep { name } => {
+            let clock = running(node)?.clock;
+            node.teps.recover(&name, &node.snapshot, clock)?;
+            Answer::Done(format!("TEP '{name}' is used again"))
         }
         Request::RestartDataplane => {
             node.restart()?;

@@ -1,0 +1,244 @@
+//! BFD packets of tunnels as they are on the wire.
+//!
+//! ```text
+//! Ethernet │ IP, TEP to TEP │ UDP 6081 or 4789 │ Geneve (O bit) or VXLAN, VNI 0 │ Ethernet │ IP, TTL 255 │ UDP 3784 │ BFD
+//! ```
+//!
+//! Geneve follows RFC 9521 section 4: control packets have the O bit; the addresses of the inner IP header are those of the TEPs, which are what
+//! is watched. VXLAN follows RFC 8971 section 4: the inner destination is a loopback address, which nothing routes, and the inner frame is for
+//! the MAC address that is reserved for BFD there; Geneve uses it too. VNI 0, which no segment can have, stands for the tunnel itself:
+//! both RFCs leave the number to the operator.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use sluice_intent::plan::Encapsulation;
+use sluice_protocols::bfd::{PORT, Path, Received, TTL, Via};
+use sluice_wire::bfd::PACKET_LEN;
+use sluice_wire::ethernet::EthernetView;
+use sluice_wire::frame::{FrameBuilder, FrameError};
+use sluice_wire::geneve::{Geneve, GeneveView};
+use sluice_wire::ipv4::{Ipv4, Ipv4View};
+use sluice_wire::ipv6::{Ipv6, Ipv6View};
+use sluice_wire::udp::{UdpView, port};
+use sluice_wire::vxlan::{Vxlan, VxlanView};
+use sluice_wire::{Dscp, EtherType, IpProtocol, MacAddr, Vni, WireError};
+
+/// Whom the inner frame is for (RFC 8971 section 4 and its registration with IANA).
+const INNER_DESTINATION: MacAddr = MacAddr([0x00, 0x00, 0x5e, 0x00, 0x52, 0x02]);
+
+/// The path of packets between two TEPs.
+pub(super) const fn path(local: IpAddr, remote: IpAddr) -> Path {
+    Path { via: Via::Tunnel { vni: None }, local, remote }
+}
+
+/// What the outer frame is sent with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outer {
+    pub(super) source: MacAddr,
+    pub(super) next_hop: MacAddr,
+    /// Transport VLAN; untagged without.
+    pub(super) vlan: Option<sluice_wire::VlanId>,
+    pub(super) encapsulation: Encapsulation,
+}
+
+/// The whole frame of a packet.
+pub(super) fn build(
+    outer: &Outer,
+    path: &Path,
+    source_port: u16,
+    payload: &[u8; PACKET_LEN],
+) -> Result<Vec<u8>, FrameError> {
+    let mut frame = FrameBuilder::new().ethernet(outer.source, outer.next_hop);
+    if let Some(vlan) = outer.vlan {
+        frame = frame.vlan(vlan);
+    }
+    frame = ip(frame, path.local, path.remote, 64);
+    let (frame, destination) = match outer.encapsulation {
+        Encapsulation::Geneve => {
+            let header = Geneve { vni: None, control: true, ..Geneve::new(Vni::MIN) };
+            (frame.geneve(source_port, header), path.remote)
+        }
+        Encapsulation::Vxlan => (frame.vxlan(source_port, Vxlan { vni: None }), loopback(path.remote)),
+    };
+    let frame = ip(frame.ethernet(outer.source, INNER_DESTINATION), path.local, destination, TTL);
+    frame.udp(source_port, PORT).payload(payload).build()
+}
+
+/// An IP header between addresses of one family, as network control (RFC 4594 section 3.1).
+fn ip(frame: FrameBuilder, source: IpAddr, destination: IpAddr, ttl: u8) -> FrameBuilder {
+    let dscp = Dscp::NETWORK_CONTROL;
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            frame.ipv4_header(Ipv4 { ttl, dscp, ..Ipv4::new(source, destination, IpProtocol::UDP) })
+        }
+        (source, destination) => {
+            let (source, destination) = (v6(source), v6(destination));
+            frame.ipv6_header(Ipv6 {
+                hop_limit: ttl,
+                dscp,
+                ..Ipv6::new(source, destination, IpProtocol::UDP)
+            })
+        }
+    }
+}
+
+fn v6(address: IpAddr) -> std::net::Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+/// The loopback address of a family; of IPv6 one of the range that RFC 8971 section 4 names.
+fn loopback(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(),
+    }
+}
+
+/// Whether UDP over IPv6 has a checksum: tunnels may go without (RFC 6935), others not (RFC 8200 section 8.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checksum {
+    Required,
+    MayBeAbsent,
+}
+
+/// A UDP datagram in IP.
+struct Datagram<'a> {
+    source: IpAddr,
+    destination: IpAddr,
+    ttl: u8,
+    udp: UdpView<'a>,
+}
+
+impl<'a> Datagram<'a> {
+    fn of(frame: EthernetView<'a>, checksum: Checksum) -> Option<Self> {
+        match frame.ether_type() {
+            EtherType::IPV4 => {
+                let packet = Ipv4View::parse(frame.payload()).ok()?;
+                let udp = UdpView::parse(packet.payload()).ok()?;
+                let checks = || -> Result<(), WireError> {
+                    packet.verify_checksum()?;
+                    udp.verify_checksum(packet.pseudo_header())
+                };
+                checks().ok()?;
+                let (source, destination) = (packet.source().into(), packet.destination().into());
+                Some(Self { source, destination, ttl: packet.ttl(), udp })
+            }
+            EtherType::IPV6 => {
+                let packet = Ipv6View::parse(frame.payload()).ok()?;
+                let udp = UdpView::parse(packet.upper_payload()).ok()?;
+                if checksum == Checksum::Required || udp.checksum() != 0 {
+                    udp.verify_checksum(packet.pseudo_header()).ok()?;
+                }
+                let (source, destination) = (packet.source().into(), packet.destination().into());
+                Some(Self { source, destination, ttl: packet.hop_limit(), udp })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The packet in a frame that a worker took for BFD of a tunnel, and where it came from; none for what is damaged, or is not what it seemed.
+pub(super) fn read(frame: &[u8]) -> Option<(Received, &[u8])> {
+    let outer = Datagram::of(EthernetView::parse(frame).ok()?, Checksum::MayBeAbsent)?;
+    let tunnel = outer.udp.payload();
+    let inner = match outer.udp.destination_port() {
+        port::GENEVE => GeneveView::parse(tunnel).ok()?.payload(),
+        port::VXLAN => VxlanView::parse(tunnel).ok()?.payload(),
+        _ => return None,
+    };
+    let inner = Datagram::of(EthernetView::parse(inner).ok()?, Checksum::Required)?;
+    let destination = match inner.destination.to_canonical().is_loopback() {
+        true => outer.destination,
+        false => inner.destination,
+    };
+    // Whoever is inside has to be who is outside: the path that is watched is that of the tunnel.
+    if (inner.source, destination) != (outer.source, outer.destination) {
+        return None;
+    }
+    let received = Received {
+        via: Via::Tunnel { vni: None },
+        source: inner.source,
+        destination,
+        destination_port: inner.udp.destination_port(),
+        ttl: inner.ttl,
+    };
+    Some((received, inner.udp.payload()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+    use super::*;
+
+    const PAYLOAD: [u8; PACKET_LEN] = [7; PACKET_LEN];
+
+    fn outer(encapsulation: Encapsulation) -> Outer {
+        let (source, next_hop) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+        Outer { source, next_hop, vlan: None, encapsulation }
+    }
+
+    fn paths() -> [Path; 2] {
+        let path = |local: &str, remote: &str| path(local.parse().unwrap(), remote.parse().unwrap());
+        [path("172.16.0.1", "172.16.0.2"), path("2001:db8::1", "2001:db8::2")]
+    }
+
+    #[test]
+    fn the_other_end_reads_what_is_sent() {
+        for path in paths() {
+            for encapsulation in [Encapsulation::Geneve, Encapsulation::Vxlan] {
+                for vlan in [None, Some(sluice_wire::VlanId::new(120).unwrap())] {
+                    let outer = Outer { vlan, ..outer(encapsulation) };
+                    let frame = build(&outer, &path, 50_000, &PAYLOAD).unwrap();
+                    let (received, payload) = read(&frame).unwrap();
+                    let expected = Received {
+                        via: path.via,
+                        source: path.local,
+                        destination: path.remote,
+                        destination_port: 3784,
+                        ttl: 255,
+                    };
+                    assert_eq!((received, payload), (expected, &PAYLOAD[..]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn geneve_has_the_o_bit_and_vxlan_a_destination_that_is_not_routed() {
+        let [v4, _] = paths();
+        let frame = build(&outer(Encapsulation::Geneve), &v4, 50_000, &PAYLOAD).unwrap();
+        let tunnel = &frame[14 + 20 + 8..];
+        assert_eq!(tunnel[..8], [0, 0x80, 0x65, 0x58, 0, 0, 0, 0]);
+        let frame = build(&outer(Encapsulation::Vxlan), &v4, 50_000, &PAYLOAD).unwrap();
+        let tunnel = &frame[14 + 20 + 8..];
+        assert_eq!(tunnel[..8], [0x08, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(tunnel[8..14], [0, 0, 0x5e, 0, 0x52, 2]);
+        assert_eq!(tunnel[8 + 14 + 16..][..4], [127, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_damaged_or_from_somebody_else_is_not_read() {
+        let [v4, _] = paths();
+        let right = build(&outer(Encapsulation::Geneve), &v4, 50_000, &PAYLOAD).unwrap();
+        let damaged_at = |at: usize| {
+            let mut frame = right.clone();
+            frame[at] ^= 1;
+            frame
+        };
+        let last = right.len() - 1;
+        assert!(read(&damaged_at(last)).is_none(), "the inner UDP checksum");
+        assert!(read(&damaged_at(14 + 20 + 8 + 8 + 14 + 15)).is_none(), "the inner source");
+        assert!(read(&right[..last]).is_none());
+        // The same from another TEP, with checksums that hold.
+        let other =
+            build(&outer(Encapsulation::Geneve), &path([172, 16, 0, 3].into(), v4.remote), 50_000, &PAYLOAD)
+                .unwrap();
+        let mut forged = other[..14 + 20 + 8 + 8].to_vec();
+        forged.extend(&right[14 + 20 + 8 + 8..]);
+        assert!(read(&other).is_some() && read(&forged).is_none(), "inner and outer source differ");
+    }
+}
