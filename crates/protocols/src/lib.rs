@@ -26,6 +26,7 @@ pub mod lacp;
 pub mod neighbor;
 mod random;
 mod rate;
+mod refusals;
 pub mod tep_health;
 mod time;
 

@@ -3,6 +3,8 @@
 use sluice_wire::bfd::BfdProblem;
 use sluice_wire::{Problem, WireError};
 
+use crate::refusals::Reason;
+
 /// Why a packet was refused. A refused packet changes no session's state and does not count as heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
@@ -89,43 +91,13 @@ impl From<WireError> for Refusal {
     }
 }
 
+impl Reason for Refusal {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn position(self) -> usize {
+        self as usize
+    }
+}
+
 /// Refused packets, counted by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusals([u64; Refusal::ALL.len()]);
-
-impl Refusals {
-    /// Packets refused for `reason`.
-    pub const fn count(&self, reason: Refusal) -> u64 {
-        self.0[reason as usize]
-    }
-
-    /// Packets refused for any reason.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Each reason with its number of packets.
-    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> {
-        Refusal::ALL.into_iter().map(|reason| (reason, self.count(reason)))
-    }
-
-    pub(super) fn add(&mut self, reason: Refusal) {
-        self.0[reason as usize] += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_a_counter_of_its_own() {
-        let mut refusals = Refusals::default();
-        for (times, reason) in Refusal::ALL.into_iter().enumerate() {
-            (0..times).for_each(|_| refusals.add(reason));
-        }
-        let counts: Vec<_> = refusals.iter().map(|(_, count)| count).collect();
-        assert_eq!(counts, (0..Refusal::ALL.len() as u64).collect::<Vec<_>>());
-        assert_eq!(refusals.total(), counts.iter().sum::<u64>());
-    }
-}
+pub type Refusals = crate::refusals::Refusals<Refusal, { Refusal::ALL.len() }>;

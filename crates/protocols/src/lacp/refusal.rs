@@ -1,5 +1,7 @@
 //! Why a received frame is refused, and how many were.
 
+use crate::refusals::Reason;
+
 /// Why a frame of the slow protocols was refused. A refused frame has no effect but those that are told here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
@@ -43,43 +45,13 @@ impl Refusal {
     ];
 }
 
+impl Reason for Refusal {
+    const ALL: &'static [Self] = &Self::ALL;
+
+    fn position(self) -> usize {
+        self as usize
+    }
+}
+
 /// Refused frames of a LAG, counted by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusals([u64; Refusal::ALL.len()]);
-
-impl Refusals {
-    /// Frames refused for `reason`.
-    pub const fn count(&self, reason: Refusal) -> u64 {
-        self.0[reason as usize]
-    }
-
-    /// Frames refused for any reason.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Each reason with its number of frames.
-    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> {
-        Refusal::ALL.into_iter().map(|reason| (reason, self.count(reason)))
-    }
-
-    pub(super) fn add(&mut self, reason: Refusal) {
-        self.0[reason as usize] += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_a_counter_of_its_own() {
-        let mut refusals = Refusals::default();
-        for (times, reason) in Refusal::ALL.into_iter().enumerate() {
-            (0..times).for_each(|_| refusals.add(reason));
-        }
-        let counts: Vec<_> = refusals.iter().map(|(_, count)| count).collect();
-        assert_eq!(counts, (0..Refusal::ALL.len() as u64).collect::<Vec<_>>());
-        assert_eq!(refusals.total(), counts.iter().sum::<u64>());
-    }
-}
+pub type Refusals = crate::refusals::Refusals<Refusal, { Refusal::ALL.len() }>;

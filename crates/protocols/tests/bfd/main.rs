@@ -5,5 +5,7 @@
 mod conversation;
 mod intervals;
 mod properties;
+#[path = "../support/random.rs"]
+mod random;
 mod simulation;
 mod support;

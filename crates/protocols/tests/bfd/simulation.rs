@@ -7,19 +7,8 @@ use sluice_protocols::Timestamp;
 use sluice_protocols::bfd::{Action, SessionConfig, Sessions, SessionsConfig};
 use sluice_wire::bfd::{BfdDiagnostic, BfdState};
 
+use crate::random::Random;
 use crate::support::{ms, path, received};
-
-/// Numbers that look random and are the same in every run (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % end
-    }
-}
 
 /// A packet on its way: to which table, over which of the links.
 type Flight = (usize, u8, [u8; 24]);

@@ -6,6 +6,8 @@
 mod conversation;
 mod frames;
 mod properties;
+#[path = "../support/random.rs"]
+mod random;
 mod selection;
 mod simulation;
 mod support;

@@ -52,6 +52,18 @@ struct World {
 }
 
 impl World {
+    fn new() -> Self {
+        Self {
+            lag: Lag::new(config(PORTS)).unwrap(),
+            now: Timestamp::from_secs(5),
+            max_links: 32,
+            active: BTreeSet::new(),
+            excluded: BTreeMap::new(),
+            up: false,
+            sent: BTreeMap::new(),
+        }
+    }
+
     fn take(&mut self, step: &Step) {
         let now = self.now;
         match step {
@@ -166,15 +178,7 @@ proptest! {
 
     #[test]
     fn whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World {
-            lag: Lag::new(config(PORTS)).unwrap(),
-            now: Timestamp::from_secs(5),
-            max_links: 32,
-            active: BTreeSet::new(),
-            excluded: BTreeMap::new(),
-            up: false,
-            sent: BTreeMap::new(),
-        };
+        let mut world = World::new();
         for step in &steps {
             world.take(step);
         }
@@ -182,15 +186,7 @@ proptest! {
 
     #[test]
     fn a_ready_partner_is_active_within_the_wait(steps in prop::collection::vec(step(), 0..60)) {
-        let mut world = World {
-            lag: Lag::new(config(PORTS)).unwrap(),
-            now: Timestamp::from_secs(5),
-            max_links: 32,
-            active: BTreeSet::new(),
-            excluded: BTreeMap::new(),
-            up: false,
-            sent: BTreeMap::new(),
-        };
+        let mut world = World::new();
         steps.iter().for_each(|step| world.take(step));
         // Whatever was before: links that are new, and a partner that is ready, are a LAG of all its links.
         world.take(&Step::Configure { ports: PORTS, max: 3, key: 1, fast: false, active: true });
