@@ -275,26 +275,12 @@ impl Drop for Transmitter {
 /// The buffer of a slot, where the packet is in one segment and fits.
 #[inline(always)]
 fn place_of(link: &Attachment, slot: u16, packet: &Mbuf) -> Option<Place> {
-    let length = packet.len();
-    if packet.segments() != 1 || length == 0 {
-        return None;
-    }
-    match link.side {
-        Side::Client(buffers) => {
-            let offset = buffers.offset_of(slot & (link.ring.slots() - 1));
-            let start = link.ring.memory().first()?.at(offset as usize, length)?;
-            (length <= buffers.length as usize).then_some(Place { start, region: 0 })
-        }
-        _ => {
-            let descriptor = link.ring.descriptor(slot);
-            let region = link.ring.memory().get(usize::from(descriptor.region))?;
-            let start = region.at(descriptor.offset as usize, length)?;
-            (length <= descriptor.length as usize).then_some(Place { start, region: descriptor.region })
-        }
-    }
+    let (place, room) = buffer_of(link, slot)?;
+    (packet.segments() == 1 && !packet.is_empty() && packet.len() <= room).then_some(place)
 }
 
 /// The whole buffer of a slot and its length.
+#[inline(always)]
 fn buffer_of(link: &Attachment, slot: u16) -> Option<(Place, usize)> {
     match link.side {
         Side::Client(buffers) => {
