@@ -48,7 +48,6 @@ impl Opening {
             receive_descriptors: DESCRIPTORS,
             transmit_descriptors: DESCRIPTORS,
             mtu: MTU,
-            one_pool: self.zero_copy,
             ..PortConfig::new(pool.clone())
         };
         opened.configure(&config)?;

@@ -58,7 +58,6 @@ pub(super) fn open(
         return Err(DataplaneError::Queues { port: planned.name.clone(), offered, workers });
     }
     let queues = wanted.min(info.max_receive_queues);
-    let zero_copy = matches!(planned.kind, plan::PortKind::Memif { zero_copy: true, .. });
     port.configure(&PortConfig {
         receive_queues: queues,
         transmit_queues: workers,
@@ -67,7 +66,7 @@ pub(super) fn open(
         mtu: planned.mtu,
         mempool: pool,
         promiscuous: true,
-        one_pool: zero_copy,
+        one_pool: false,
     })?;
     let mac = planned.mac.unwrap_or(MacAddr(info.mac));
     let started = port.start()?;
