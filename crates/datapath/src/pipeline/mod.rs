@@ -1,7 +1,8 @@
 //! The logical pipeline: what is to happen to the packets of a flow.
 //!
-//! [`decide`] sees the flow key, the snapshot and the neighbours, nothing else, and changes nothing. The engine calls it for every flow
-//! that its cache does not know; the control thread calls it to trace a packet. The stages, in order:
+//! [`decide`] sees the flow key, the snapshot, the neighbours and, where flows are placed by load, the loads of the TEPs; nothing else, and it
+//! changes nothing. The engine calls it for every flow that its cache does not know; the control thread calls it to trace a packet. The stages,
+//! in order:
 //!
 //! ```text
 //! workload port ─→ switch ──(MAC of a workload)──────────────────────────→ port or tunnel

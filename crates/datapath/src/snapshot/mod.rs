@@ -1,7 +1,8 @@
 //! The snapshot: a plan compiled into the tables that packets are decided with.
 //!
-//! Immutable and shared by all workers; a new document makes a new snapshot, which workers take before their next batch. Built by
-//! [`Snapshot::compile`] on the control thread; read by the parser ([`ingress`]), the logical pipeline and the rewrite compiler.
+//! Shared by all workers, and immutable but for [`TunnelStates`], atomics by which the control thread says which tunnels can be used. A new
+//! document makes a new snapshot, which workers take before their next batch. Built by [`Snapshot::compile`] on the control thread; read by the
+//! parser ([`ingress`]), the logical pipeline and the rewrite compiler.
 //!
 //! ```text
 //! (port, VLAN) ─→ Ingress ─→ Segment ─→ Router (tier-1) ─→ Router (tier-0) ─→ interface or transit
