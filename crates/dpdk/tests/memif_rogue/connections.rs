@@ -95,30 +95,45 @@ fn control_ticks() -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
+/// The process has the descriptors that it has, and not one more, until this is dropped.
+struct NoMoreDescriptors {
+    /// Every descriptor that could be had.
+    fill: Vec<fs::File>,
+    /// The limits before, soft and hard.
+    before: (u64, u64),
+}
+
+impl NoMoreDescriptors {
+    fn now() -> Self {
+        let before = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let open = fs::read_dir("/proc/self/fd").unwrap();
+        let number =
+            |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<u64>().ok();
+        let highest = open.filter_map(number).max().unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, highest + 3, before.1).unwrap();
+        let fill = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+        Self { fill, before }
+    }
+}
+
+impl Drop for NoMoreDescriptors {
+    fn drop(&mut self) {
+        self.fill.clear();
+        setrlimit(Resource::RLIMIT_NOFILE, self.before.0, self.before.1).unwrap();
+    }
+}
+
 #[test]
 fn without_descriptors_a_client_waits_and_nothing_spins() {
     let mut bench = Bench::new(MemifRole::Server);
     let waiting = Channel::unconnected();
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    let highest = fs::read_dir("/proc/self/fd").unwrap();
-    let highest =
-        highest.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok()).max().unwrap();
-    // Holes below the highest are filled, so that not one more can be had.
-    let mut fill = Vec::new();
-    setrlimit(Resource::RLIMIT_NOFILE, highest + 1, hard).unwrap();
-    while let Ok(file) = fs::File::open("/dev/null") {
-        fill.push(file);
-    }
-    // Two places, to read the thread's clock with.
-    fill.truncate(fill.len() - 2);
     let before = control_ticks();
-    fill.extend([fs::File::open("/dev/null").unwrap(), fs::File::open("/dev/null").unwrap()]);
+    let nothing_left = NoMoreDescriptors::now();
     waiting.connect(&bench.socket);
     // Time that passes is what is measured here: half a second of spinning would be fifty ticks.
     std::thread::sleep(Duration::from_millis(500));
-    drop(fill);
+    drop(nothing_left);
     let after = control_ticks();
-    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
     assert_eq!(waiting.hear(), Heard::Hello, "accepted as soon as there is a descriptor");
     drop(waiting);
     assert!(after - before < 10, "{} ticks", after - before);
