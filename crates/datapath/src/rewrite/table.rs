@@ -195,6 +195,22 @@ impl RewriteTable {
         }
     }
 
+    /// Frees the rewrites of routes with several next hops that can be left out: their flows are decided again. `retire` sees each with its counts.
+    pub(crate) fn drop_equal_cost(
+        &mut self,
+        snapshot: &Snapshot,
+        mut retire: impl FnMut(&Rewrite, &Compiled),
+    ) {
+        for index in 0..self.slots.len() {
+            let Some(rewrite) = self.sources[index] else { continue };
+            let Egress::Tunnel { own, .. } = rewrite.egress else { continue };
+            if snapshot.tunnel_group(snapshot.tunnel(own).group).equal_cost {
+                retire(&rewrite, &self.slots[index]);
+                self.release(index);
+            }
+        }
+    }
+
     /// Turns every rewrite whose tunnel changed with the states of the snapshot's tunnels to the one that is right now. Where that needs more than
     /// new headers, and beyond [`TURNED_AT_ONCE`], the rewrite is freed: its flows are decided again. `retire` sees each with its counts.
     pub(crate) fn follow_tunnels(

@@ -17,8 +17,9 @@ use super::router::{Hop, HopVia, Link, Origin, Route, RouterInterface, Target, T
 use super::segment::{Addresses, Place, SegmentGateway};
 use super::tunnel::vni_key;
 use super::{
-    ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment,
-    SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelStates,
+    ExactTable, Ingress, IngressId, IngressKind, NextHopId, NextHopStates, PortFacts, PortIngress, Router,
+    RouterId, Segment, SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId,
+    TunnelStates,
 };
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
@@ -69,6 +70,8 @@ impl Snapshot {
             tunnel_groups: Vec::new(),
             group_ids: HashMap::default(),
             tep_pairs: Vec::new(),
+            next_hops: 0,
+            service_routers: Vec::new(),
             pair_ids: HashMap::default(),
             remote_groups: remote_groups(&plan),
             ingresses: Vec::new(),
@@ -81,7 +84,9 @@ impl Snapshot {
         compiler.uplink_ingresses()?;
         let originations = compiler.originations();
         let segment_originations = compiler.segment_originations();
-        let Compiler { tunnels, tunnel_groups, tep_pairs, ingresses, ports, .. } = compiler;
+        let Compiler {
+            tunnels, tunnel_groups, tep_pairs, ingresses, ports, next_hops, service_routers, ..
+        } = compiler;
         let (remote_teps_v4, remote_teps_v6) = remote_teps(&plan);
         Ok(Self {
             generation,
@@ -96,6 +101,8 @@ impl Snapshot {
             tunnels,
             tunnel_groups,
             tunnel_states: TunnelStates::new(tep_pairs.len()),
+            next_hops: NextHopStates::new(next_hops as usize),
+            service_routers,
             tep_pairs,
             originations,
             segment_originations,
@@ -119,6 +126,9 @@ struct Compiler<'a> {
     /// By VNI and first TEP of the remote node; none where no local TEP reaches it.
     group_ids: HashMap<(Vni, IpAddr), Option<TunnelGroupId>, foldhash::fast::RandomState>,
     tep_pairs: Vec<TepPair>,
+    /// Next hops whose states are known, so far.
+    next_hops: u32,
+    service_routers: Vec<(NextHopId, TunnelGroupId)>,
     pair_ids: HashMap<(TepIndex, IpAddr), TepPairId, foldhash::fast::RandomState>,
     remote_groups: HashMap<IpAddr, usize, foldhash::fast::RandomState>,
     ingresses: Vec<Ingress>,
@@ -280,12 +290,25 @@ impl Compiler<'_> {
             .iter()
             .filter_map(|router| {
                 let overlay = Overlay::of_transit(transit);
-                Some(TransitHop { mac: router.mac, tunnels: self.tunnel_group(overlay, router.tep)? })
+                let tunnels = self.tunnel_group(overlay, router.tep)?;
+                let next_hop = self.next_hop();
+                self.service_routers.push((next_hop, tunnels));
+                Some(TransitHop { mac: router.mac, tunnels, next_hop })
             })
             .collect();
+        if hops.len() > 1 {
+            for hop in &hops {
+                self.tunnel_groups[hop.tunnels.0 as usize].equal_cost = true;
+            }
+        }
         if !hops.is_empty() {
             routes.any(Target::ServiceRouters(hops), Origin::ServiceRouter);
         }
+    }
+
+    fn next_hop(&mut self) -> NextHopId {
+        self.next_hops += 1;
+        NextHopId(self.next_hops - 1)
     }
 
     fn add(&mut self, kind: IngressKind, mac: MacAddr, layer3: bool) -> IngressId {
@@ -439,7 +462,7 @@ fn hop(planned: &NextHop) -> Hop {
         Via::Interface(number) => HopVia::Interface(number),
         Via::Segment(segment) => HopVia::Segment(SegmentId(segment.0)),
     };
-    Hop { address: planned.address, via }
+    Hop { address: planned.address, via, next_hop: None }
 }
 
 /// The link-local address that follows from a MAC address (RFC 4291 appendix A).

@@ -1,6 +1,7 @@
 //! The snapshot: a plan compiled into the tables that packets are decided with.
 //!
-//! Shared by all workers, and immutable but for [`TunnelStates`], atomics by which the control thread says which tunnels can be used. A new
+//! Shared by all workers, and immutable but for [`TunnelStates`] and the states of [next hops](next_hop), atomics by which the control thread says
+//! which tunnels and next hops can be used. A new
 //! document makes a new snapshot, which workers take before their next batch. Built by [`Snapshot::compile`] on the control thread; read by the
 //! parser ([`ingress`]), the logical pipeline and the rewrite compiler.
 //!
@@ -11,6 +12,7 @@
 
 mod compile;
 pub(crate) mod ingress;
+pub(crate) mod next_hop;
 pub mod router;
 pub(crate) mod segment;
 pub(crate) mod table;
@@ -18,11 +20,13 @@ pub(crate) mod tunnel;
 
 use std::sync::Arc;
 
-use sluice_intent::plan::{Plan, PortIndex, Teaming};
+use sluice_intent::plan::{Plan, PortIndex, Teaming, TepIndex};
 use sluice_wire::MacAddr;
 
 pub use ingress::IngressId;
 pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
+pub use next_hop::NextHopId;
+pub(crate) use next_hop::NextHopStates;
 pub use router::{Router, RouterId};
 pub(crate) use segment::Segment;
 pub use segment::SegmentId;
@@ -55,6 +59,9 @@ pub struct Snapshot {
     tunnel_groups: Vec<TunnelGroup>,
     tep_pairs: Vec<TepPair>,
     tunnel_states: TunnelStates,
+    next_hops: NextHopStates,
+    /// Service routers on other nodes, and the tunnels to each.
+    service_routers: Vec<(NextHopId, TunnelGroupId)>,
     /// The ingress of packets that each router originates, in the order of the routers.
     originations: Vec<IngressId>,
     /// The ingress of frames that each segment's proxy originates, in the order of the segments.
@@ -145,6 +152,39 @@ impl Snapshot {
     /// Which tunnels are usable: all of them, until somebody says otherwise.
     pub fn tunnel_states(&self) -> &TunnelStates {
         &self.tunnel_states
+    }
+
+    /// Says whether a local TEP can be used. Workers see it at their next batch.
+    pub fn set_tep(&self, tep: TepIndex, usable: bool) {
+        if self.tunnel_states.set_tep(tep, usable) {
+            self.follow_service_routers();
+        }
+    }
+
+    /// Says whether a remote TEP can be reached from a local one. Workers see it at their next batch.
+    pub fn set_pair(&self, pair: TepPairId, usable: bool) {
+        if self.tunnel_states.set_pair(pair, usable) {
+            self.follow_service_routers();
+        }
+    }
+
+    /// A service router is reached while one of the tunnels to it is usable.
+    fn follow_service_routers(&self) {
+        for (next_hop, group) in &self.service_routers {
+            let mut tunnels = self.tunnel_group(*group).tunnels();
+            self.set_next_hop(*next_hop, tunnels.any(|id| self.tunnel_states.is_usable(self.tunnel(id))));
+        }
+    }
+
+    fn set_next_hop(&self, next_hop: NextHopId, reachable: bool) {
+        if self.next_hops.set(next_hop, reachable) {
+            self.tunnel_states.announce();
+        }
+    }
+
+    /// Which next hops can be reached: all of them, until somebody says otherwise.
+    pub(crate) fn next_hops(&self) -> &NextHopStates {
+        &self.next_hops
     }
 
     /// The tunnel in the place of one that a flow has for its own: that one while it is usable, otherwise another of its group, in failover

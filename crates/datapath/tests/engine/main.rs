@@ -8,5 +8,6 @@ mod flows;
 mod profile;
 mod reference;
 mod regressions;
+mod service_routers;
 mod tep_groups;
 mod trio;

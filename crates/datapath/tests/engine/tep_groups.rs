@@ -91,8 +91,8 @@ fn ways(node: &mut Node, flows: u16) -> Vec<(PortIndex, IpAddr, IpAddr)> {
         .collect()
 }
 
-fn states(node: &Node) -> &sluice_datapath::snapshot::TunnelStates {
-    Snapshot::tunnel_states(node.engine.snapshot())
+fn states(node: &Node) -> &Snapshot {
+    node.engine.snapshot()
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Compiler<'_> {
             return *id;
         }
         let id = TunnelGroupId(self.tunnel_groups.len() as u32);
-        let mut group = TunnelGroup { teaming: overlay.teaming, locals: ArrayVec::new() };
+        let mut group = TunnelGroup { teaming: overlay.teaming, locals: ArrayVec::new(), equal_cost: false };
         let same = |tep: &&TepIndex| plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
         for tep in overlay.teps.iter().filter(same).take(MAX_TEP_GROUP).copied() {
             let first = TunnelId(self.tunnels.len() as u32);
