@@ -39,7 +39,7 @@ pub struct TnTep {
     pub pairs_usable: u32,
 }
 
-/// BFD sessions with the TEPs of other nodes.
+/// BFD sessions with the TEPs of other nodes and with neighbours on interfaces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BfdSessions {
     /// The sessions, by address.
@@ -60,13 +60,13 @@ pub struct BfdRefusal {
 /// A BFD session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BfdSession {
-    /// The local TEP.
+    /// The local TEP, or the gateway's interface, as `t0/to-router`.
     pub tep: String,
     /// Its address.
     pub local: IpAddr,
-    /// The remote TEP.
+    /// The remote TEP, or the neighbour.
     pub remote: IpAddr,
-    /// `GENEVE` or `VXLAN`.
+    /// `GENEVE` or `VXLAN`; empty with a neighbour.
     pub encap: String,
     /// `Up`, `Init`, `Down` or `AdminDown`.
     pub state: String,
@@ -94,7 +94,7 @@ pub struct BfdSession {
     pub ups: u64,
     /// Times that it was up and went down.
     pub downs: u64,
-    /// Whether the pair of TEPs is used for traffic, as far as this session says.
+    /// Whether the pair of TEPs, or the neighbour, is used for traffic, as far as this session says.
     pub usable: bool,
 }
 

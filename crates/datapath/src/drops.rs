@@ -95,6 +95,8 @@ reasons! {
     TooBig = "too-big",
     /// Addressed to this node, which offers no such service.
     NoService = "no-service",
+    /// A BFD packet in the name of a neighbour, with a time to live that tells that a router forwarded it (RFC 5881 section 5).
+    BfdForwarded = "bfd-forwarded",
     /// The rate limit of its kind of packet to the control thread was reached.
     PuntLimit = "punt-limit",
     /// The ring to the control thread was full.

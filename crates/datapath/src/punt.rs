@@ -32,7 +32,7 @@ pub enum PuntKind {
     Arp,
     /// A neighbour discovery packet on an uplink.
     NeighborDiscovery,
-    /// A BFD packet of a tunnel that ends here, from a TEP that the node knows.
+    /// A BFD packet of a tunnel that ends here, from a TEP that the node knows, or of a neighbour on an interface that is watched.
     Bfd,
     /// A packet whose next hop has no known MAC address: resolve it, then feed the packet in again.
     Resolve(NeighborKey),

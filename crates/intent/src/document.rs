@@ -25,7 +25,7 @@ use crate::plan::{
 pub(crate) use addresses::{AddressSchema, SubnetSchema};
 pub use availability::{Bfd, TepHighAvailability};
 pub use gateways::{
-    Gateway, Interface, NextHop, RouterLink, ServiceRouter, StaticRoute, TierNumber, Transit,
+    BfdPeer, Gateway, Interface, NextHop, RouterLink, ServiceRouter, StaticRoute, TierNumber, Transit,
 };
 pub use names::{InterfaceName, Name, NameError, PciAddress};
 pub use overlay::{RemoteTepGroup, Segment, Tep, TepGroup, Workload};

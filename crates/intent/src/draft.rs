@@ -82,6 +82,7 @@ pub(crate) struct Gateway {
     pub(crate) transit: Slot<document::Transit>,
     pub(crate) link: Slot<document::RouterLink>,
     pub(crate) static_routes: List<document::StaticRoute>,
+    pub(crate) bfd_peers: List<document::BfdPeer>,
 }
 
 /// Takes a document apart. What the schema let pass but the types refuse is noted.
@@ -202,7 +203,8 @@ impl Take<'_> {
         let transit = self.slot(&mut fields, path.clone(), "transit");
         let link = self.slot(&mut fields, path.clone(), "link");
         let static_routes = self.list(&mut fields, path.clone(), "static-routes");
+        let bfd_peers = self.list(&mut fields, path.clone(), "bfd-peers");
         let Head { name, tier } = self.part(Value::Object(fields), path)?;
-        Some(Gateway { name, tier, interfaces, transit, link, static_routes })
+        Some(Gateway { name, tier, interfaces, transit, link, static_routes, bfd_peers })
     }
 }

@@ -32,6 +32,8 @@ pub const MAX_WORKLOADS: usize = 262_144;
 pub const MAX_GATEWAYS: usize = 4096;
 /// Most interfaces of a tier-0 gateway on one node.
 pub const MAX_INTERFACES: usize = 256;
+/// Most neighbours of a gateway that BFD watches.
+pub const MAX_BFD_PEERS: usize = 256;
 /// Most static routes of all gateways together.
 pub const MAX_STATIC_ROUTES: usize = 1_048_576;
 /// Least MTU of anything that has one: what every IPv4 host accepts (RFC 791 section 3.1).
@@ -429,6 +431,23 @@ pub struct Gateway {
     pub tier: Tier,
     /// Static routes.
     pub static_routes: Vec<StaticRoute>,
+    /// Neighbours on its interfaces that BFD watches, at most [`MAX_BFD_PEERS`].
+    pub bfd_peers: Vec<BfdPeer>,
+}
+
+/// A neighbour on an interface of a tier-0 that single-hop BFD watches (RFC 5881).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BfdPeer {
+    /// Its address.
+    pub address: IpAddr,
+    /// The interface's address in the same subnet.
+    pub local: IpAddr,
+    /// Position in [`Tier::Tier0::interfaces`] of the same gateway.
+    pub interface: u16,
+    /// Milliseconds between two packets of a session that is up, in both directions; 50 to 60,000.
+    pub interval_ms: u16,
+    /// Packets in a row that may be missing before the session goes down, 2 to 16.
+    pub multiplier: u8,
 }
 
 /// What distinguishes the tiers.

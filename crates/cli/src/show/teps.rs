@@ -36,7 +36,7 @@ pub(super) fn groups(groups: &[TnTepGroup]) -> Vec<Block> {
 
 pub(super) fn bfd_sessions(bfd: &BfdSessions) -> Vec<Block> {
     const COLUMNS: [Column; 11] = [
-        Column("TEP", Kind::Words),
+        Column("TEP or interface", Kind::Words),
         Column("Local", Kind::Whole),
         Column("Remote", Kind::Whole),
         Column("Encap", Kind::Whole),

@@ -157,6 +157,7 @@ pub(crate) fn snapshot() -> Snapshot {
                 transit: None,
             },
             static_routes: vec![route("0.0.0.0/0", "192.0.2.1"), route("::/0", "2001:db8:2::1")],
+            bfd_peers: Vec::new(),
         }],
         router_mac: ROUTER_MAC,
     };

@@ -13,7 +13,7 @@ use crate::pipeline::{Decision, View, decide, switch};
 use crate::profile::{Profile, Stage};
 use crate::punt::{Entry, Punt, PuntKind};
 use crate::respond::arp::Answer;
-use crate::respond::{self, arp, fragment, icmp, nd};
+use crate::respond::{self, arp, bfd, fragment, icmp, nd};
 use crate::rewrite::compiled::{Compiled, Refused, is_unmarkable};
 use crate::rewrite::table::RewriteRef;
 use crate::rewrite::{Egress, Rewrite};
@@ -303,6 +303,11 @@ impl State {
         io: &mut T,
     ) {
         let from = self.snapshot.ingress(slow.parsed.key.ingress()).kind;
+        match bfd::claim(&self.snapshot, from, &slow.parsed) {
+            bfd::Claim::Watched => return self.punt(PuntKind::Bfd, slow, io),
+            bfd::Claim::Forwarded => return self.discard(DropReason::BfdForwarded, slow.buffer, io),
+            bfd::Claim::None => {}
+        }
         let macs = slow.buffer.data().get(slow.parsed.frame()..).and_then(<[u8]>::first_chunk::<12>).copied();
         match icmp::deliver(&mut slow.buffer, &slow.parsed) {
             Ok(()) => {}

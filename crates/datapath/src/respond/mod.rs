@@ -4,6 +4,7 @@
 //! Called by the engine's slow path. Answers are built in the buffer of the packet that caused them.
 
 pub(crate) mod arp;
+pub(crate) mod bfd;
 pub(crate) mod fragment;
 pub(crate) mod icmp;
 pub(crate) mod nd;

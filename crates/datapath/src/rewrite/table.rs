@@ -203,8 +203,11 @@ impl RewriteTable {
     ) {
         for index in 0..self.slots.len() {
             let Some(rewrite) = self.sources[index] else { continue };
-            let Egress::Tunnel { own, .. } = rewrite.egress else { continue };
-            if snapshot.tunnel_group(snapshot.tunnel(own).group).equal_cost {
+            let concerned = match rewrite.egress {
+                Egress::Tunnel { own, .. } => snapshot.tunnel_group(snapshot.tunnel(own).group).equal_cost,
+                Egress::Port { .. } => rewrite.neighbor.is_some() && !snapshot.bfd_neighbors().is_empty(),
+            };
+            if concerned {
                 retire(&rewrite, &self.slots[index]);
                 self.release(index);
             }

@@ -17,12 +17,13 @@ use super::router::{Hop, HopVia, Link, Origin, Route, RouterInterface, Target, T
 use super::segment::{Addresses, Place, SegmentGateway};
 use super::tunnel::vni_key;
 use super::{
-    ExactTable, Ingress, IngressId, IngressKind, NextHopId, NextHopStates, PortFacts, PortIngress, Router,
-    RouterId, Segment, SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId,
-    TunnelStates,
+    BfdNeighbor, ExactTable, Ingress, IngressId, IngressKind, NextHopId, NextHopStates, PortFacts,
+    PortIngress, Router, RouterId, Segment, SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup,
+    TunnelGroupId, TunnelStates,
 };
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
+use crate::neighbor::NeighborKey;
 
 mod tunnels;
 
@@ -72,6 +73,7 @@ impl Snapshot {
             tep_pairs: Vec::new(),
             next_hops: 0,
             service_routers: Vec::new(),
+            bfd_neighbors: Vec::new(),
             pair_ids: HashMap::default(),
             remote_groups: remote_groups(&plan),
             ingresses: Vec::new(),
@@ -85,7 +87,15 @@ impl Snapshot {
         let originations = compiler.originations();
         let segment_originations = compiler.segment_originations();
         let Compiler {
-            tunnels, tunnel_groups, tep_pairs, ingresses, ports, next_hops, service_routers, ..
+            tunnels,
+            tunnel_groups,
+            tep_pairs,
+            ingresses,
+            ports,
+            next_hops,
+            service_routers,
+            bfd_neighbors,
+            ..
         } = compiler;
         let (remote_teps_v4, remote_teps_v6) = remote_teps(&plan);
         Ok(Self {
@@ -103,6 +113,7 @@ impl Snapshot {
             tunnel_states: TunnelStates::new(tep_pairs.len()),
             next_hops: NextHopStates::new(next_hops as usize),
             service_routers,
+            bfd_neighbors,
             tep_pairs,
             originations,
             segment_originations,
@@ -129,6 +140,7 @@ struct Compiler<'a> {
     /// Next hops whose states are known, so far.
     next_hops: u32,
     service_routers: Vec<(NextHopId, TunnelGroupId)>,
+    bfd_neighbors: Vec<BfdNeighbor>,
     pair_ids: HashMap<(TepIndex, IpAddr), TepPairId, foldhash::fast::RandomState>,
     remote_groups: HashMap<IpAddr, usize, foldhash::fast::RandomState>,
     ingresses: Vec<Ingress>,
@@ -202,6 +214,7 @@ impl Compiler<'_> {
         let plan = self.plan;
         let gateway = &plan.gateways[usize::from(id.0)];
         let interfaces = self.interfaces(gateway);
+        let peers = self.bfd_peers(gateway, &interfaces);
         let mut routes = Routes::default();
         // Later routes win over earlier ones to the same prefix: defaults first, what is written in the document last but for
         // the gateway's own addresses.
@@ -230,7 +243,7 @@ impl Compiler<'_> {
         for route in &gateway.static_routes {
             let target = match route.next_hops.as_slice() {
                 [] => Target::Blackhole,
-                hops => Target::NextHops(hops.iter().map(hop).collect()),
+                hops => Target::NextHops(hops.iter().map(|planned| hop(planned, &peers)).collect()),
             };
             routes.push(route.prefix.trunc(), target, Origin::Static);
         }
@@ -260,6 +273,29 @@ impl Compiler<'_> {
             interfaces,
             transit: Addresses::of(own),
         }
+    }
+
+    /// The neighbours of a gateway that BFD watches, by interface and address.
+    fn bfd_peers(
+        &mut self,
+        gateway: &Gateway,
+        interfaces: &[RouterInterface],
+    ) -> Vec<(u16, IpAddr, NextHopId)> {
+        let mut peers = Vec::new();
+        for peer in &gateway.bfd_peers {
+            let RouterInterface { port, vlan, mac, .. } = interfaces[usize::from(peer.interface)];
+            let next_hop = self.next_hop();
+            peers.push((peer.interface, peer.address, next_hop));
+            self.bfd_neighbors.push(BfdNeighbor {
+                next_hop,
+                neighbor: NeighborKey { port, vlan, address: peer.address },
+                local: peer.local,
+                source_mac: mac,
+                interval_ms: peer.interval_ms,
+                multiplier: peer.multiplier,
+            });
+        }
+        peers
     }
 
     fn interfaces(&self, gateway: &Gateway) -> Vec<RouterInterface> {
@@ -457,12 +493,17 @@ fn connected_segments(
     numbered.filter(move |(_, segment)| segment.gateway.is_some_and(|gateway| gateway.0 == router.0))
 }
 
-fn hop(planned: &NextHop) -> Hop {
+/// A next hop, with its state where `peers` has it.
+fn hop(planned: &NextHop, peers: &[(u16, IpAddr, NextHopId)]) -> Hop {
     let via = match planned.via {
         Via::Interface(number) => HopVia::Interface(number),
         Via::Segment(segment) => HopVia::Segment(SegmentId(segment.0)),
     };
-    Hop { address: planned.address, via, next_hop: None }
+    let watched = |(interface, address, _): &&(u16, IpAddr, NextHopId)| {
+        planned.via == Via::Interface(*interface) && planned.address == *address
+    };
+    let next_hop = peers.iter().find(watched).map(|(_, _, next_hop)| *next_hop);
+    Hop { address: planned.address, via, next_hop }
 }
 
 /// The link-local address that follows from a MAC address (RFC 4291 appendix A).

@@ -25,8 +25,8 @@ use sluice_wire::MacAddr;
 
 pub use ingress::IngressId;
 pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
-pub use next_hop::NextHopId;
 pub(crate) use next_hop::NextHopStates;
+pub use next_hop::{BfdNeighbor, NextHopId};
 pub use router::{Router, RouterId};
 pub(crate) use segment::Segment;
 pub use segment::SegmentId;
@@ -62,6 +62,7 @@ pub struct Snapshot {
     next_hops: NextHopStates,
     /// Service routers on other nodes, and the tunnels to each.
     service_routers: Vec<(NextHopId, TunnelGroupId)>,
+    bfd_neighbors: Vec<BfdNeighbor>,
     /// The ingress of packets that each router originates, in the order of the routers.
     originations: Vec<IngressId>,
     /// The ingress of frames that each segment's proxy originates, in the order of the segments.
@@ -176,10 +177,16 @@ impl Snapshot {
         }
     }
 
-    fn set_next_hop(&self, next_hop: NextHopId, reachable: bool) {
+    /// Says whether a next hop can be reached. Workers see it at their next batch.
+    pub fn set_next_hop(&self, next_hop: NextHopId, reachable: bool) {
         if self.next_hops.set(next_hop, reachable) {
             self.tunnel_states.announce();
         }
+    }
+
+    /// Neighbours on interfaces that BFD watches.
+    pub fn bfd_neighbors(&self) -> &[BfdNeighbor] {
+        &self.bfd_neighbors
     }
 
     /// Which next hops can be reached: all of them, until somebody says otherwise.

@@ -3,11 +3,33 @@
 //! A route of equal-cost next hops leaves out those that cannot be reached, as long as there are others: only their flows go elsewhere. Which
 //! can be reached says [`NextHopStates`], which belongs to the snapshot. The flows of such routes are decided again when one changes.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use sluice_wire::MacAddr;
+
+use crate::neighbor::NeighborKey;
 
 /// Number of a next hop whose state is known, in its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NextHopId(pub(crate) u32);
+
+/// A neighbour on an interface of a tier-0 that single-hop BFD watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BfdNeighbor {
+    /// Its state as a next hop.
+    pub next_hop: NextHopId,
+    /// The neighbour.
+    pub neighbor: NeighborKey,
+    /// The node's address on the same link.
+    pub local: IpAddr,
+    /// The node's MAC address there.
+    pub source_mac: MacAddr,
+    /// Milliseconds between two packets, in both directions.
+    pub interval_ms: u16,
+    /// Packets in a row that may be missing.
+    pub multiplier: u8,
+}
 
 /// Which next hops can be reached: written by the control thread, read by every worker.
 #[derive(Debug, Default)]

@@ -39,10 +39,12 @@ pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<pl
             },
         };
         let static_routes = routes::check(scope, index, gateway, findings);
+        let bfd_peers = routes::check_bfd_peers(scope, index, gateway, findings);
         Some(plan::Gateway {
             name: gateway.name.to_string(),
             tier: tier?,
             static_routes: super::complete(static_routes)?,
+            bfd_peers: super::complete(bfd_peers)?,
         })
     })
 }
@@ -62,6 +64,10 @@ fn check_tier(index: usize, gateway: &Gateway, findings: &mut Findings) {
             if gateway.interfaces.len() > 0 {
                 let message = "a tier-1 gateway has no interfaces on uplinks; put them on its tier-0, or make this tier 0";
                 findings.report(path.clone().field("interfaces"), message);
+            }
+            if gateway.bfd_peers.len() > 0 {
+                let message = "a tier-1 gateway has no neighbours on interfaces; put them on its tier-0";
+                findings.report(path.clone().field("bfd-peers"), message);
             }
             if !matches!(gateway.transit, Slot::Absent) {
                 let message = "a tier-1 gateway has no transit segment; put it on its tier-0";

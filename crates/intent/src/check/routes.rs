@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::addresses::{family, is_link_local, require_unicast, reserved_in, same_family};
 use super::{Scope, each};
-use crate::document::{NextHop, StaticRoute};
+use crate::document::{NextHop, StaticRoute, TierNumber};
 use crate::draft::Gateway;
 use crate::plan::{self, SegmentIndex, Via};
 use crate::problem::{Findings, Path};
@@ -44,6 +44,57 @@ pub(super) fn check(
             })
             .collect();
         Some(plan::StaticRoute { prefix: route.prefix, next_hops: super::complete(next_hops)? })
+    })
+}
+
+/// The neighbours that BFD watches: each on an interface, and once.
+pub(super) fn check_bfd_peers(
+    scope: &Scope<'_>,
+    index: usize,
+    gateway: &Gateway,
+    findings: &mut Findings,
+) -> Vec<Option<plan::BfdPeer>> {
+    if gateway.tier == TierNumber::One {
+        return Vec::new();
+    }
+    let neighbourhood = Neighbourhood::of(scope, index, gateway);
+    let mut addresses = HashMap::new();
+    each(&gateway.bfd_peers, |position, peer| {
+        let path = Path::entry("gateways", index).field("bfd-peers").index(position).field("address");
+        let first = *addresses.entry(peer.address).or_insert(position);
+        if first != position {
+            let message = format!("{} is already at bfd-peers[{first}]; remove one of the two", peer.address);
+            findings.report(path, message);
+            return None;
+        }
+        if !require_unicast(peer.address, &path, findings) {
+            return None;
+        }
+        if is_link_local(peer.address) {
+            let message = format!(
+                "{} is link-local, so it may be on any interface; give another address",
+                peer.address
+            );
+            findings.report(path, message);
+            return None;
+        }
+        let Via::Interface(interface) = by_address(&neighbourhood, peer.address, path.clone(), findings)?
+        else {
+            let message = format!(
+                "{} is behind a segment; BFD watches neighbours on interfaces, so remove it",
+                peer.address
+            );
+            findings.report(path, message);
+            return None;
+        };
+        let addresses = &gateway.interfaces.get(usize::from(interface))?.addresses;
+        Some(plan::BfdPeer {
+            address: peer.address,
+            local: addresses.iter().find(|subnet| subnet.contains(&peer.address))?.addr(),
+            interface,
+            interval_ms: peer.interval_ms,
+            multiplier: peer.multiplier,
+        })
     })
 }
 

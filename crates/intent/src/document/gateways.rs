@@ -9,7 +9,7 @@ use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::names::Name;
 use super::{AddressSchema, SubnetSchema};
-use crate::plan::{Encapsulation, MAX_ECMP, MAX_INTERFACES, MAX_MTU, MIN_MTU};
+use crate::plan::{Encapsulation, MAX_BFD_PEERS, MAX_ECMP, MAX_INTERFACES, MAX_MTU, MIN_MTU};
 
 /// A logical gateway. Tier-0 gateways have `interfaces` and `transit`, tier-1 gateways `link`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +32,37 @@ pub struct Gateway {
     /// Static routes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub static_routes: Vec<StaticRoute>,
+    /// Tier-0 on an edge or branch: neighbours on its interfaces that BFD watches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_BFD_PEERS))]
+    pub bfd_peers: Vec<BfdPeer>,
+}
+
+/// A neighbour on an interface that is watched by single-hop BFD (RFC 5881): static routes leave it out while it is not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct BfdPeer {
+    /// Its address, in the subnet of an interface.
+    #[schemars(with = "AddressSchema")]
+    pub address: IpAddr,
+    /// Milliseconds between two packets while the session is up, and the least that are wanted of the neighbour.
+    #[serde(default = "BfdPeer::default_interval_ms")]
+    #[schemars(range(min = 50, max = 60_000))]
+    pub interval_ms: u16,
+    /// Packets in a row that may be missing before the session goes down.
+    #[serde(default = "BfdPeer::default_multiplier")]
+    #[schemars(range(min = 2, max = 16))]
+    pub multiplier: u8,
+}
+
+impl BfdPeer {
+    const fn default_interval_ms() -> u16 {
+        500
+    }
+
+    const fn default_multiplier() -> u8 {
+        3
+    }
 }
 
 /// Tier of a gateway: the number 0 or 1.

@@ -8,7 +8,8 @@ use ipnet::IpNet;
 use super::build::{mac, name, pin, remote_tep, subnet, subnets, v4, v6, vlan, vni};
 use super::{Choices, RouteChoice, SegmentChoice, Tier0Choice, Tier1Choice, TransitChoice};
 use crate::document::{
-    Gateway, Interface, Name, NextHop, RouterLink, Segment, ServiceRouter, StaticRoute, TierNumber, Transit,
+    BfdPeer, Gateway, Interface, Name, NextHop, RouterLink, Segment, ServiceRouter, StaticRoute, TierNumber,
+    Transit,
 };
 use crate::plan::Role;
 
@@ -32,6 +33,7 @@ fn tier0(role: Role, choices: &Choices, choice: &Tier0Choice, segments: &[Segmen
     let interfaces = if role == Role::Host { Vec::new() } else { interfaces(choices, choice) };
     Gateway {
         static_routes: routes(&choice.routes, &neighbours(&name, &interfaces, segments)),
+        bfd_peers: bfd_peers(&interfaces),
         transit: choice.transit.as_ref().and_then(|transit| transit_of(role, choices, transit)),
         name,
         tier: TierNumber::Zero,
@@ -51,6 +53,7 @@ fn tier1(choices: &Choices, index: usize, choice: &Tier1Choice, segments: &[Segm
     });
     Gateway {
         static_routes: routes(&choice.routes, &neighbours(&own, &[], segments)),
+        bfd_peers: Vec::new(),
         name: own,
         tier: TierNumber::One,
         interfaces: Vec::new(),
@@ -76,6 +79,17 @@ fn interfaces(choices: &Choices, choice: &Tier0Choice) -> Vec<Interface> {
             }
         })
         .collect()
+}
+
+/// A neighbour on each interface.
+fn bfd_peers(interfaces: &[Interface]) -> Vec<BfdPeer> {
+    let indices = interfaces.iter().enumerate();
+    let address = |(index, interface): (usize, &Interface)| match interface.addresses.first()?.addr() {
+        IpAddr::V4(_) => Some(v4(18, index, 1)),
+        IpAddr::V6(_) => Some(v6(2, index, 1)),
+    };
+    let peer = |address| BfdPeer { address, interval_ms: 300, multiplier: 3 };
+    indices.filter_map(address).map(peer).collect()
 }
 
 /// None on a node without TEPs, where nothing could be reached.

@@ -15,6 +15,8 @@ pub(super) enum AlarmKind {
     TepFaulty,
     /// A TEP of another node is not reached from one of this node's.
     TunnelDown,
+    /// A neighbour on an interface, which BFD watches, is not reached.
+    NeighborDown,
 }
 
 impl AlarmKind {
@@ -24,6 +26,7 @@ impl AlarmKind {
             Self::NodeIsolated => "node-isolated",
             Self::TepFaulty => "tep-faulty",
             Self::TunnelDown => "tunnel-down",
+            Self::NeighborDown => "neighbor-down",
         }
     }
 }

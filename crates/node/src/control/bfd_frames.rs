@@ -1,6 +1,7 @@
-//! BFD packets of tunnels as they are on the wire.
+//! BFD packets as they are on the wire: between neighbours, and through tunnels.
 //!
 //! ```text
+//! Ethernet │ IP, TTL 255 │ UDP 3784 │ BFD
 //! Ethernet │ IP, TEP to TEP │ UDP 6081 or 4789 │ Geneve (O bit) or VXLAN, VNI 0 │ Ethernet │ IP, TTL 255 │ UDP 3784 │ BFD
 //! ```
 //!
@@ -11,8 +12,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use sluice_intent::plan::Encapsulation;
+use sluice_datapath::punt::Entry;
+use sluice_intent::plan::{Encapsulation, PortIndex};
 use sluice_protocols::bfd::{PORT, Path, Received, TTL, Via};
+use sluice_protocols::neighbor::Link;
 use sluice_wire::bfd::PACKET_LEN;
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::frame::{FrameBuilder, FrameError};
@@ -38,7 +41,8 @@ pub(super) struct Outer {
     pub(super) next_hop: MacAddr,
     /// Transport VLAN; untagged without.
     pub(super) vlan: Option<sluice_wire::VlanId>,
-    pub(super) encapsulation: Encapsulation,
+    /// That of the tunnel; none between neighbours, where packets go as they are.
+    pub(super) encapsulation: Option<Encapsulation>,
 }
 
 /// The whole frame of a packet.
@@ -52,8 +56,11 @@ pub(super) fn build(
     if let Some(vlan) = outer.vlan {
         frame = frame.vlan(vlan);
     }
+    let Some(encapsulation) = outer.encapsulation else {
+        return ip(frame, path.local, path.remote, TTL).udp(source_port, PORT).payload(payload).build();
+    };
     frame = ip(frame, path.local, path.remote, 64);
-    let (frame, destination) = match outer.encapsulation {
+    let (frame, destination) = match encapsulation {
         Encapsulation::Geneve => {
             let header = Geneve { vni: None, control: true, ..Geneve::new(Vni::MIN) };
             (frame.geneve(source_port, header), path.remote)
@@ -140,9 +147,18 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// The packet in a frame that a worker took for BFD of a tunnel, and where it came from; none for what is damaged, or is not what it seemed.
-pub(super) fn read(frame: &[u8]) -> Option<(Received, &[u8])> {
-    let outer = Datagram::of(EthernetView::parse(frame).ok()?, Checksum::MayBeAbsent)?;
+/// The link of a port and VLAN; 0: untagged.
+pub(super) fn link(port: PortIndex, vlan: u16) -> Link {
+    Link::new(port.0, sluice_wire::VlanId::new(vlan).unwrap_or(sluice_wire::VlanId::UNTAGGED))
+}
+
+/// The packet in a frame that a worker took for BFD, and where it came from; none for what is damaged, or is not what it seemed.
+pub(super) fn read(frame: &[u8], entry: Entry) -> Option<(Received, &[u8])> {
+    let ethernet = EthernetView::parse(frame).ok()?;
+    let outer = Datagram::of(ethernet, Checksum::MayBeAbsent)?;
+    if outer.udp.destination_port() == PORT {
+        return read_plain(ethernet, entry);
+    }
     let tunnel = outer.udp.payload();
     let inner = match outer.udp.destination_port() {
         port::GENEVE => GeneveView::parse(tunnel).ok()?.payload(),
@@ -168,17 +184,33 @@ pub(super) fn read(frame: &[u8]) -> Option<(Received, &[u8])> {
     Some((received, inner.udp.payload()))
 }
 
+/// The packet of a neighbour.
+fn read_plain(ethernet: EthernetView<'_>, entry: Entry) -> Option<(Received, &[u8])> {
+    let Entry::Port(port) = entry else { return None };
+    let datagram = Datagram::of(ethernet, Checksum::Required)?;
+    let vlan = ethernet.outer_tag().map_or(0, |tag| tag.id.get());
+    let received = Received {
+        via: Via::Link(link(port, vlan)),
+        source: datagram.source,
+        destination: datagram.destination,
+        destination_port: datagram.udp.destination_port(),
+        ttl: datagram.ttl,
+    };
+    Some((received, datagram.udp.payload()))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
     use super::*;
 
+    const ENTRY: Entry = Entry::Port(PortIndex(3));
     const PAYLOAD: [u8; PACKET_LEN] = [7; PACKET_LEN];
 
     fn outer(encapsulation: Encapsulation) -> Outer {
         let (source, next_hop) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
-        Outer { source, next_hop, vlan: None, encapsulation }
+        Outer { source, next_hop, vlan: None, encapsulation: Some(encapsulation) }
     }
 
     fn paths() -> [Path; 2] {
@@ -193,7 +225,7 @@ mod tests {
                 for vlan in [None, Some(sluice_wire::VlanId::new(120).unwrap())] {
                     let outer = Outer { vlan, ..outer(encapsulation) };
                     let frame = build(&outer, &path, 50_000, &PAYLOAD).unwrap();
-                    let (received, payload) = read(&frame).unwrap();
+                    let (received, payload) = read(&frame, ENTRY).unwrap();
                     let expected = Received {
                         via: path.via,
                         source: path.local,
@@ -203,6 +235,24 @@ mod tests {
                     };
                     assert_eq!((received, payload), (expected, &PAYLOAD[..]));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbors_read_what_is_sent_without_a_tunnel() {
+        for Path { local, remote, .. } in paths() {
+            for vlan in [0, 120] {
+                let path = Path { via: Via::Link(link(PortIndex(3), vlan)), local, remote };
+                let vlan = sluice_wire::VlanId::new(vlan).ok().filter(|vlan| !vlan.is_untagged());
+                let outer = Outer { encapsulation: None, vlan, ..outer(Encapsulation::Geneve) };
+                let frame = build(&outer, &path, 50_000, &PAYLOAD).unwrap();
+                let (received, payload) = read(&frame, ENTRY).unwrap();
+                assert_eq!((received.via, received.source, received.destination), (path.via, local, remote));
+                assert_eq!((received.destination_port, received.ttl, payload), (3784, 255, &PAYLOAD[..]));
+                let mut damaged = frame.clone();
+                *damaged.last_mut().unwrap() ^= 1;
+                assert!(read(&damaged, ENTRY).is_none(), "the UDP checksum");
             }
         }
     }
@@ -230,15 +280,18 @@ mod tests {
             frame
         };
         let last = right.len() - 1;
-        assert!(read(&damaged_at(last)).is_none(), "the inner UDP checksum");
-        assert!(read(&damaged_at(14 + 20 + 8 + 8 + 14 + 15)).is_none(), "the inner source");
-        assert!(read(&right[..last]).is_none());
+        assert!(read(&damaged_at(last), ENTRY).is_none(), "the inner UDP checksum");
+        assert!(read(&damaged_at(14 + 20 + 8 + 8 + 14 + 15), ENTRY).is_none(), "the inner source");
+        assert!(read(&right[..last], ENTRY).is_none());
         // The same from another TEP, with checksums that hold.
         let other =
             build(&outer(Encapsulation::Geneve), &path([172, 16, 0, 3].into(), v4.remote), 50_000, &PAYLOAD)
                 .unwrap();
         let mut forged = other[..14 + 20 + 8 + 8].to_vec();
         forged.extend(&right[14 + 20 + 8 + 8..]);
-        assert!(read(&other).is_some() && read(&forged).is_none(), "inner and outer source differ");
+        assert!(
+            read(&other, ENTRY).is_some() && read(&forged, ENTRY).is_none(),
+            "inner and outer source differ"
+        );
     }
 }

@@ -14,6 +14,7 @@ mod node;
 mod socket;
 mod teps;
 mod tracing_packets;
+mod watched;
 
 use std::cell::RefCell;
 use std::path::PathBuf;

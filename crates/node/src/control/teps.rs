@@ -25,13 +25,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sluice_datapath::neighbor::{NeighborKey, NeighborTable};
-use sluice_datapath::snapshot::{Snapshot, TepPairId};
+use sluice_datapath::neighbor::NeighborTable;
+use sluice_datapath::snapshot::Snapshot;
 use sluice_intent::plan::{Plan, PortIndex, TepIndex};
 use sluice_protocols::Timestamp;
-use sluice_protocols::bfd::{
-    self, Path, Refusals, SessionConfig, SessionError, SessionView, Sessions, SessionsConfig,
-};
+use sluice_protocols::bfd::{self, Path, Refusals, SessionError, SessionView, Sessions, SessionsConfig, Via};
 use sluice_protocols::tep_health::{
     self, Cause, FIRST_CONTACT, Recovery, TepHealth, TepHealthConfig, TepHealthError, TepId, TepInputs,
     TepView,
@@ -41,30 +39,12 @@ use sluice_wire::bfd::{BfdState, PACKET_LEN};
 use super::alarms::{AlarmKind, Alarms};
 use super::bfd_frames::{self, Outer};
 use super::neighbors::timestamp;
+use super::watched::{self, Route, Wanted, Watched, Watches, is_of_neighbor, object};
 use crate::dataplane::Dataplane;
 use crate::worker::{Command, CycleClock, Punted};
 
 /// The time between two looks at the timers after which sessions are given another look before they go down.
 const HELD_UP: Duration = Duration::from_millis(20);
-
-/// What is known of a pair of TEPs besides its session.
-#[derive(Clone, Debug)]
-struct Watched {
-    pair: TepPairId,
-    route: Route,
-    usable: bool,
-    /// Since when the other node is heard and does not hear this one, where the session has never been up.
-    one_way: Option<Timestamp>,
-}
-
-/// How packets to a remote TEP leave.
-#[derive(Clone, Copy, Debug)]
-struct Route {
-    port: PortIndex,
-    next_hop: NeighborKey,
-    /// All but the next hop's MAC address.
-    outer: Outer,
-}
 
 /// A packet that a session wants to send.
 struct Outgoing {
@@ -84,10 +64,12 @@ pub(super) struct Teps {
     /// Of paths that the last document took away: their sessions still say so.
     leaving: HashMap<Path, Route>,
     outgoing: Vec<Outgoing>,
-    /// When paths that are open in one direction are to be looked at again, soonest first.
-    one_way: VecDeque<(Timestamp, Path)>,
+    /// When paths whose session is to come up are to be looked at again, soonest first.
+    overdue: VecDeque<(Timestamp, Path)>,
     /// Names of ports whose link was seen down.
     links_down: HashSet<String>,
+    /// Every TEP of the node is faulty.
+    isolated: bool,
     /// Sessions changed since the health was last told.
     changed: bool,
     /// When the timers were last looked at.
@@ -109,8 +91,9 @@ impl Teps {
             watched: HashMap::new(),
             leaving: HashMap::new(),
             outgoing: Vec::new(),
-            one_way: VecDeque::new(),
+            overdue: VecDeque::new(),
             links_down: HashSet::new(),
+            isolated: false,
             changed: false,
             looked: Timestamp::default(),
             waited: false,
@@ -124,7 +107,7 @@ impl Teps {
         self.configure_health(snapshot.plan(), now);
         self.take_session_actions(snapshot, now);
         self.tell_health(snapshot.plan(), now);
-        self.take_health_actions(snapshot);
+        self.take_health_actions(snapshot, now);
         self.tell(snapshot);
     }
 
@@ -136,14 +119,9 @@ impl Teps {
 
     fn configure_sessions(&mut self, snapshot: &Snapshot, now: Timestamp) {
         let plan = snapshot.plan();
-        let config = plan
-            .bfd
-            .map(|bfd| SessionConfig::every(Duration::from_millis(bfd.interval_ms.into()), bfd.multiplier));
-        let routes = if config.is_some() { routes(snapshot) } else { HashMap::new() };
         let mut before = std::mem::take(&mut self.watched);
         let mut full = None;
-        for (path, (pair, route)) in routes {
-            let config = config.unwrap_or_default();
+        for (path, Wanted { watches, route, config }) in watched::wanted(snapshot) {
             let result = match before.contains_key(&path) {
                 true => self.sessions.update(&path, config, now),
                 false => self.sessions.add(path, config, now),
@@ -151,26 +129,42 @@ impl Teps {
             match result {
                 Ok(()) => {
                     let old = before.remove(&path);
-                    let (usable, one_way) = old.map_or((true, None), |old| (old.usable, old.one_way));
-                    self.watched.insert(path, Watched { pair, route, usable, one_way });
+                    let (usable, overdue) =
+                        old.map_or_else(|| (true, self.expect(&path, now)), |old| (old.usable, old.overdue));
+                    self.watched.insert(path, Watched { watches, route, usable, overdue });
                 }
                 Err(error @ SessionError::Full(_)) => full = Some(error),
                 Err(error) => tracing::error!(local = %path.local, remote = %path.remote, "{error}"),
             }
         }
         if let Some(error) = full {
-            tracing::warn!("not every tunnel is watched: {error}");
+            tracing::warn!("not everything is watched: {error}");
         }
         self.leaving.clear();
         for (path, gone) in before {
             // It is there, since it was watched.
             let _ = self.sessions.remove(&path, now);
-            self.alarms.clear(AlarmKind::TunnelDown, &object(&path), "the tunnel is no longer watched");
+            self.alarms.clear(alarm_kind(&path), &object(&path), "it is no longer watched");
             self.leaving.insert(path, gone.route);
         }
         self.changed = true;
         let down = self.addresses_on(plan, |port| self.is_down(plan, port));
-        self.sessions.path_down(|path| down.contains(&path.local), now);
+        let (links_down, isolated) = (&self.links_down, self.isolated);
+        let is_down =
+            |port: u16| plan.ports.get(usize::from(port)).is_some_and(|port| links_down.contains(&port.name));
+        let lost = |path: &Path| match path.via {
+            Via::Link(link) => isolated || is_down(link.port),
+            Via::Tunnel { .. } => down.contains(&path.local),
+        };
+        self.sessions.path_down(lost, now);
+    }
+
+    /// Begins to wait for a session with a neighbour: the document says that it answers.
+    fn expect(&mut self, path: &Path, now: Timestamp) -> Option<Timestamp> {
+        is_of_neighbor(path).then(|| {
+            self.overdue.push_back((now.after(FIRST_CONTACT), *path));
+            now
+        })
     }
 
     fn configure_health(&mut self, plan: &Plan, now: Timestamp) {
@@ -211,9 +205,7 @@ impl Teps {
             let usable = self.health_of(&tep.name).is_none_or(|view| view.is_usable());
             snapshot.set_tep(TepIndex(number as u16), usable);
         }
-        for watched in self.watched.values() {
-            snapshot.set_pair(watched.pair, watched.usable);
-        }
+        self.watched.values().for_each(|watched| tell(snapshot, watched));
     }
 
     /// A port came up or went down.
@@ -222,16 +214,20 @@ impl Teps {
         let plan = snapshot.plan();
         let name = &plan.ports[port.index()].name;
         let locals = self.addresses_on(plan, |other| other == port);
-        let here = |path: &Path| locals.contains(&path.local);
+        let here = |path: &Path| match path.via {
+            Via::Link(link) => link.port == port.0,
+            Via::Tunnel { .. } => locals.contains(&path.local),
+        };
         if up {
+            let withdrawn = self.isolated;
             self.links_down.remove(name);
-            self.sessions.path_up(here, now);
+            self.sessions.path_up(|path| here(path) && !(withdrawn && is_of_neighbor(path)), now);
         } else {
             self.links_down.insert(name.clone());
         }
         // First the TEPs: one store turns all that goes through them.
         self.tell_health(plan, now);
-        self.take_health_actions(snapshot);
+        self.take_health_actions(snapshot, now);
         if !up {
             self.sessions.path_down(here, now);
         }
@@ -250,8 +246,8 @@ impl Teps {
 
     /// Takes a BFD packet that a worker handed over.
     pub(super) fn punted(&mut self, punted: &Punted, snapshot: &Snapshot, clock: CycleClock) {
-        let Some((received, payload)) = bfd_frames::read(punted.packet.data()) else {
-            tracing::debug!("a BFD packet of a tunnel is damaged, or not from whom it says");
+        let Some((received, payload)) = bfd_frames::read(punted.packet.data(), punted.punt.entry) else {
+            tracing::debug!("a BFD packet is damaged, or not from whom it says");
             return;
         };
         let now = timestamp(clock);
@@ -277,14 +273,14 @@ impl Teps {
             self.sessions.advance(now);
         }
         self.take_session_actions(snapshot, now);
-        while let Some((_, path)) = self.one_way.pop_front_if(|(due, _)| *due <= now) {
-            self.review_one_way(&path, snapshot, now);
+        while let Some((_, path)) = self.overdue.pop_front_if(|(due, _)| *due <= now) {
+            self.review_overdue(&path, snapshot, now);
         }
         if std::mem::take(&mut self.changed) {
             self.tell_health(snapshot.plan(), now);
         }
         self.health.advance(now);
-        self.take_health_actions(snapshot);
+        self.take_health_actions(snapshot, now);
         self.send(neighbors, dataplane);
     }
 
@@ -331,44 +327,75 @@ impl Teps {
         };
         let reason = match (view.state, view.counters.ups) {
             (BfdState::Init, 0) => {
-                if watched.one_way.is_none() {
-                    watched.one_way = Some(now);
-                    self.one_way.push_back((now.after(FIRST_CONTACT), *path));
+                if watched.overdue.is_none() {
+                    watched.overdue = Some(now);
+                    self.overdue.push_back((now.after(FIRST_CONTACT), *path));
                 }
                 return;
             }
             (BfdState::Up, _) | (_, 0) => None,
             _ => Some(view.diagnostic.to_string()),
         };
-        watched.one_way = None;
+        watched.overdue = None;
         self.set_usable(path, snapshot, reason);
     }
 
-    /// Looks at a path that was open in one direction only, a while ago.
-    fn review_one_way(&mut self, path: &Path, snapshot: &Snapshot, now: Timestamp) {
-        let since = self.watched.get(path).and_then(|watched| watched.one_way);
+    /// Looks at a path whose session was to come up a while ago.
+    fn review_overdue(&mut self, path: &Path, snapshot: &Snapshot, now: Timestamp) {
+        let since = self.watched.get(path).and_then(|watched| watched.overdue);
         if since.is_some_and(|since| since.after(FIRST_CONTACT) <= now) {
-            self.set_usable(path, snapshot, Some("it is heard, and does not hear this node".to_owned()));
+            let heard = self.sessions.get(path).is_some_and(|view| view.counters.last_received.is_some());
+            let reason =
+                if heard { "it is heard, and does not hear this node" } else { "it has never answered" };
+            self.set_usable(path, snapshot, Some(reason.to_owned()));
         }
     }
 
-    /// Says whether a pair is usable; `reason`: why it is not.
+    /// Says whether what a session watches is usable; `reason`: why it is not.
     fn set_usable(&mut self, path: &Path, snapshot: &Snapshot, reason: Option<String>) {
         let Some(watched) = self.watched.get_mut(path) else { return };
         watched.usable = reason.is_none();
-        snapshot.set_pair(watched.pair, watched.usable);
+        tell(snapshot, watched);
         let Path { local, remote, .. } = path;
+        let what = if is_of_neighbor(path) { "neighbour" } else { "TEP" };
         match reason {
             Some(reason) => {
+                let others = if is_of_neighbor(path) { "next hops" } else { "TEPs" };
                 let sentence = format!(
-                    "TEP {remote} is not reached from {local} ({reason}); flows take other TEPs where there are any: look at the path between them"
+                    "{what} {remote} is not reached from {local} ({reason}); flows take other {others} where there are any: look at the path between \
+                     them"
                 );
-                self.alarms.raise(AlarmKind::TunnelDown, &object(path), sentence);
+                self.alarms.raise(alarm_kind(path), &object(path), sentence);
             }
             None => {
-                let sentence = format!("TEP {remote} is reached from {local} again");
-                self.alarms.clear(AlarmKind::TunnelDown, &object(path), &sentence);
+                let sentence = format!("{what} {remote} is reached from {local} again");
+                self.alarms.clear(alarm_kind(path), &object(path), &sentence);
             }
+        }
+    }
+
+    /// The node reaches no other node, or does again. Neighbours that watch it are told by their sessions, so that they send it nothing that it
+    /// could not forward.
+    fn set_isolated(&mut self, isolated: bool, snapshot: &Snapshot, now: Timestamp) {
+        let plan = snapshot.plan();
+        self.isolated = isolated;
+        if isolated {
+            self.sessions.path_down(is_of_neighbor, now);
+            let withdrawn = self.watched.keys().any(is_of_neighbor);
+            let so = if withdrawn {
+                ", and its BFD sessions with neighbours are down, so that they use others"
+            } else {
+                ""
+            };
+            let sentence =
+                format!("every TEP of the node is faulty: it reaches no other node{so}; look at its uplinks");
+            self.alarms.raise(AlarmKind::NodeIsolated, &plan.name, sentence);
+        } else {
+            let down = &self.links_down;
+            let is_up =
+                |port: u16| plan.ports.get(usize::from(port)).is_some_and(|port| !down.contains(&port.name));
+            self.sessions.path_up(|path| matches!(path.via, Via::Link(link) if is_up(link.port)), now);
+            self.alarms.clear(AlarmKind::NodeIsolated, &plan.name, "a TEP of the node works again");
         }
     }
 
@@ -390,7 +417,7 @@ impl Teps {
         }
     }
 
-    fn take_health_actions(&mut self, snapshot: &Snapshot) {
+    fn take_health_actions(&mut self, snapshot: &Snapshot, now: Timestamp) {
         while let Some(action) = self.health.next_action() {
             match action {
                 tep_health::Action::Faulty { tep, cause, .. } => self.set_tep(tep, snapshot, Some(cause)),
@@ -403,14 +430,7 @@ impl Teps {
                 tep_health::Action::RecoveryFailed { tep, .. } => {
                     tracing::debug!(tep = tep.0, "the TEP does not work yet");
                 }
-                tep_health::Action::Isolated(true) => {
-                    let sentence = "every TEP of the node is faulty, so that it reaches no other node: look at its uplinks";
-                    self.alarms.raise(AlarmKind::NodeIsolated, &snapshot.plan().name, sentence.to_owned());
-                }
-                tep_health::Action::Isolated(false) => {
-                    let sentence = "a TEP of the node works again";
-                    self.alarms.clear(AlarmKind::NodeIsolated, &snapshot.plan().name, sentence);
-                }
+                tep_health::Action::Isolated(isolated) => self.set_isolated(isolated, snapshot, now),
             }
         }
     }
@@ -448,8 +468,9 @@ impl Teps {
         let Some(id) = self.ids.get(name).copied() else {
             anyhow::bail!("there is no TEP '{name}'; this node has {}", names());
         };
-        let result = self.health.recover(id, timestamp(clock));
-        self.take_health_actions(snapshot);
+        let now = timestamp(clock);
+        let result = self.health.recover(id, now);
+        self.take_health_actions(snapshot, now);
         result.map_err(|error| match error {
             TepHealthError::NotFaulty(_) => {
                 anyhow::anyhow!("TEP '{name}' is not faulty: there is nothing to recover")
@@ -479,6 +500,18 @@ impl Teps {
     }
 }
 
+/// Tells a snapshot what is known of a path.
+fn tell(snapshot: &Snapshot, watched: &Watched) {
+    match watched.watches {
+        Watches::Pair(pair) => snapshot.set_pair(pair, watched.usable),
+        Watches::NextHop(next_hop) => snapshot.set_next_hop(next_hop, watched.usable),
+    }
+}
+
+const fn alarm_kind(path: &Path) -> AlarmKind {
+    if is_of_neighbor(path) { AlarmKind::NeighborDown } else { AlarmKind::TunnelDown }
+}
+
 /// Why a TEP is faulty, for people.
 pub(super) const fn cause_in_words(cause: Cause) -> &'static str {
     match cause {
@@ -488,30 +521,7 @@ pub(super) const fn cause_in_words(cause: Cause) -> &'static str {
     }
 }
 
-/// What an alarm of a pair concerns.
-fn object(path: &Path) -> String {
-    format!("{} to {}", path.local, path.remote)
-}
-
 /// Whether a session says something about its TEP: what has never been answered may have nobody to answer it.
 fn counts_for_health(view: &SessionView) -> bool {
     view.counters.last_received.is_some() && view.remote_state != BfdState::AdminDown
-}
-
-/// The pairs of a snapshot by their paths, and how packets of each leave.
-fn routes(snapshot: &Snapshot) -> HashMap<Path, (TepPairId, Route)> {
-    let mut routes = HashMap::new();
-    for tunnel in snapshot.tunnels() {
-        let path = bfd_frames::path(tunnel.local, tunnel.remote);
-        routes.entry(path).or_insert_with(|| {
-            let outer = Outer {
-                source: tunnel.source_mac,
-                next_hop: tunnel.source_mac,
-                vlan: sluice_wire::VlanId::new(tunnel.vlan).ok().filter(|vlan| !vlan.is_untagged()),
-                encapsulation: snapshot.tep_pairs()[tunnel.pair.index()].encapsulation,
-            };
-            (tunnel.pair, Route { port: tunnel.port, next_hop: tunnel.next_hop, outer })
-        });
-    }
-    routes
 }

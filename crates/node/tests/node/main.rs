@@ -9,6 +9,7 @@
 mod allocations;
 mod apply;
 mod bfd;
+mod bfd_neighbors;
 mod capture;
 mod drops;
 mod forwarding;

@@ -96,7 +96,7 @@ fn link(tier0: u16, tier0_addresses: &[&str], tier1_addresses: &[&str]) -> Optio
 }
 
 fn tier1(name: &str, link: Option<RouterLink>, static_routes: Vec<StaticRoute>) -> Gateway {
-    Gateway { name: name.into(), tier: Tier::Tier1 { link }, static_routes }
+    Gateway { name: name.into(), tier: Tier::Tier1 { link }, static_routes, bfd_peers: Vec::new() }
 }
 
 fn service_router(number: usize, edge: &str, tep: &str) -> ServiceRouter {
@@ -220,6 +220,10 @@ pub(crate) fn edge() -> Plan {
             name: "t0".into(),
             tier: Tier::Tier0 { interfaces, transit: Some(transit) },
             static_routes,
+            bfd_peers: vec![
+                bfd_peer("192.0.2.1", "192.0.2.2", 0),
+                bfd_peer("2001:db8:b::1", "2001:db8:b::2", 1),
+            ],
         },
         tier1(
             "t1-web",
@@ -229,6 +233,10 @@ pub(crate) fn edge() -> Plan {
         tier1("t1-db", link(0, &["100.64.0.2/31"], &["100.64.0.3/31"]), vec![]),
     ];
     plan
+}
+
+fn bfd_peer(peer: &str, local: &str, interface: u16) -> BfdPeer {
+    BfdPeer { address: address(peer), local: address(local), interface, interval_ms: 300, multiplier: 3 }
 }
 
 /// The same network on a host: everything unknown goes to one of three service routers. No TEP is on a VLAN.
@@ -248,6 +256,7 @@ pub(crate) fn host() -> Plan {
     plan.teps[1].vlan = None;
     plan.gateways = edge().gateways;
     plan.gateways[0].tier = Tier::Tier0 { interfaces: Vec::new(), transit: Some(transit) };
+    plan.gateways[0].bfd_peers.clear();
     plan.gateways[0].static_routes = vec![route("203.0.113.0/24", vec![])];
     plan
 }

@@ -149,6 +149,11 @@ impl<'a> Traffic<'a> {
 
     /// From the physical network: to a gateway's interface, or to the port of TEPs.
     fn uplink_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {
+        if dice.once_in(16)
+            && let Some(frame) = self.neighbor_bfd_frame(dice)
+        {
+            return frame;
+        }
         let mut places: Vec<(usize, u16)> = Vec::new();
         for gateway in &self.plan.gateways {
             if let Tier::Tier0 { interfaces, .. } = &gateway.tier {
@@ -163,6 +168,28 @@ impl<'a> Traffic<'a> {
         let sender = Sender { mac: STRANGER, addresses: outside.to_vec(), router: port_mac(port.index()) };
         let frame = self.by(&sender, dice);
         (port, self.with_tag(frame, vlan, dice))
+    }
+
+    /// BFD of a neighbour on an interface that is watched, or nearly.
+    fn neighbor_bfd_frame(&self, dice: &mut Dice<'_>) -> Option<(PortIndex, Vec<u8>)> {
+        let gateway = self.plan.gateways.iter().find(|gateway| !gateway.bfd_peers.is_empty())?;
+        let Tier::Tier0 { interfaces, .. } = &gateway.tier else { return None };
+        let peer = &gateway.bfd_peers[dice.below(gateway.bfd_peers.len())];
+        let other = dice.below(12);
+        let interface = if other == 0 { dice.below(interfaces.len()) } else { peer.interface.into() };
+        let port = self.plan.uplinks[interfaces[interface].uplink.index()].port;
+        let mut once_wrong = |right: u16, wrong: u16| if dice.once_in(6) { wrong } else { right };
+        let datagram = bytes::udp(50_000, once_wrong(3784, 4784), &[0x20; 24]);
+        let header = IpHeader {
+            ttl: once_wrong(255, 254) as u8,
+            fragment: once_wrong(0, 0x2000),
+            ..IpHeader::new(once_wrong(17, 6) as u8)
+        };
+        let packet = ip_with_extras(header, peer.address, peer.local, datagram, dice);
+        let ethertype = if peer.address.is_ipv4() { bytes::IPV4 } else { bytes::IPV6 };
+        let frame = bytes::ethernet(port_mac(port.index()), STRANGER, ethertype, &packet);
+        let vlan = interfaces[interface].vlan.map_or(0, u16::from);
+        Some((port, self.with_tag(frame, vlan, dice)))
     }
 
     fn tunnel_frame(&self, dice: &mut Dice<'_>) -> (PortIndex, Vec<u8>) {

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_datapath::drops::DropReason;
-use sluice_intent::plan::Location;
+use sluice_datapath::punt::PuntKind;
+use sluice_intent::plan::{BfdPeer, Location};
 use sluice_wire::MacAddr;
 use sluice_wire::checksum::{PseudoHeader, checksum, verify};
 
@@ -201,6 +202,12 @@ impl Run<'_> {
             return self.drop(DropReason::NoService);
         }
         let packet = arrived.frame.packet();
+        if gateway.is_some() && self.is_bfd_neighbor(arrived, ip) {
+            return match ip.ttl {
+                255 => self.punt(PuntKind::Bfd, arrived),
+                _ => self.drop(DropReason::BfdForwarded),
+            };
+        }
         match (echo_request(packet, ip), ip.protocol) {
             (Some(false), _) => self.drop(DropReason::BadChecksum),
             (None, ICMP | ICMPV6) => self.drop(DropReason::NoService),
@@ -227,6 +234,18 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// UDP to port 3784 from a neighbour that is watched, on its interface, to the address that it is watched from.
+    fn is_bfd_neighbor(&self, arrived: &Arrived, ip: &Ip) -> bool {
+        let Ingress::Uplink { interface: Some((gateway, number)), .. } = arrived.ingress else {
+            return false;
+        };
+        let mut peers = self.plan.gateways[gateway].bfd_peers.iter();
+        let between = (ip.source, ip.destination);
+        let watched =
+            |peer: &BfdPeer| usize::from(peer.interface) == number && (peer.address, peer.local) == between;
+        ip.protocol == UDP && ip.ports.1 == 3784 && peers.any(watched)
     }
 
     pub(super) fn refuse_too_big(

@@ -1,8 +1,10 @@
 //! TEP groups, BFD sessions and alarms.
 
+use std::net::IpAddr;
+
 use sluice_control::{Alarm, BfdRefusal, BfdSession, BfdSessions, TnTep, TnTepGroup};
 use sluice_datapath::snapshot::Snapshot;
-use sluice_intent::plan::{Placement, Tep};
+use sluice_intent::plan::{Placement, Plan, Tep, Tier};
 use sluice_protocols::bfd::SessionView;
 use sluice_protocols::tep_health::Health;
 
@@ -13,8 +15,8 @@ use crate::control::teps::cause_in_words;
 
 /// A pair of TEPs, and whether tunnels between them are used.
 struct Pair {
-    local: std::net::IpAddr,
-    remote: std::net::IpAddr,
+    local: IpAddr,
+    remote: IpAddr,
     usable: bool,
 }
 
@@ -60,7 +62,7 @@ pub(super) fn groups(node: &Node) -> anyhow::Result<Vec<TnTepGroup>> {
             pairs_usable,
         }
     };
-    let remote = |address: std::net::IpAddr| {
+    let remote = |address: IpAddr| {
         let (pairs, pairs_usable) = count(pairs.iter().filter(|pair| pair.remote == address));
         let state = if pairs_usable > 0 { "up" } else { "down" };
         TnTep {
@@ -100,6 +102,17 @@ pub(super) fn groups(node: &Node) -> anyhow::Result<Vec<TnTepGroup>> {
     Ok(groups)
 }
 
+/// The interface that has an address, with its gateway, as `t0/to-router`.
+fn interface_of(plan: &Plan, address: IpAddr) -> String {
+    let interfaces = plan.gateways.iter().filter_map(|gateway| match &gateway.tier {
+        Tier::Tier0 { interfaces, .. } => Some((gateway, interfaces)),
+        Tier::Tier1 { .. } => None,
+    });
+    let mut all = interfaces.flat_map(|(gateway, all)| all.iter().map(move |interface| (gateway, interface)));
+    let found = all.find(|(_, interface)| interface.addresses.iter().any(|own| own.addr() == address));
+    found.map_or_else(String::new, |(gateway, interface)| format!("{}/{}", gateway.name, interface.name))
+}
+
 pub(super) fn bfd_sessions(node: &Node) -> anyhow::Result<BfdSessions> {
     let now = timestamp(running(node)?.clock);
     let plan = &node.plan;
@@ -110,7 +123,7 @@ pub(super) fn bfd_sessions(node: &Node) -> anyhow::Result<BfdSessions> {
         let pair = pairs.find(|pair| Some(pair.tep.index()) == tep && pair.remote == path.remote);
         let milliseconds = |duration: std::time::Duration| duration.as_millis() as u64;
         BfdSession {
-            tep: tep.map_or_else(String::new, |tep| plan.teps[tep].name.clone()),
+            tep: tep.map_or_else(|| interface_of(plan, path.local), |tep| plan.teps[tep].name.clone()),
             local: path.local,
             remote: path.remote,
             encap: pair.map_or_else(String::new, |pair| encapsulation(pair.encapsulation)),
