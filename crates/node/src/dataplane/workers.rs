@@ -25,10 +25,10 @@ use crate::worker::{
 
 /// Packets of the ring from a worker to the control thread.
 pub(crate) const PUNT_RING: usize = 512;
-/// Packets of the ring for BFD from a worker to the control thread.
-pub(crate) const BFD_RING: usize = 512;
-/// Commands that may wait for a worker.
-const COMMAND_RING: usize = 1024;
+/// Packets of the ring for BFD from a worker to the control thread: a tenth of a second of 10,000 sessions at 300 ms.
+pub(crate) const BFD_RING: usize = 4096;
+/// Commands that may wait for a worker, packets to send among them: as many as of BFD.
+const COMMAND_RING: usize = 4096;
 /// Tables that may wait to be freed.
 const RETIRED_RING: usize = 64;
 /// How long a worker may do nothing at all, its sleep not counted, before it counts as held up. A batch takes microseconds.
