@@ -22,7 +22,7 @@ use crate::profile::Profile;
 use crate::report::{self, ImixPart, Latency, OutputFile, Report, html, median, terminal};
 use crate::scenario::{Choice, Scenario};
 use crate::search::latency::SHARES;
-use crate::search::{Progress, back_to_back, throughput};
+use crate::search::{Invalid, Progress, SearchError, back_to_back, throughput};
 use crate::subject::{Device, Echo, External, Links, Node, Subject, Variant, requirements};
 
 /// Units of the progress bar for each step of a scenario.
@@ -34,6 +34,8 @@ pub(crate) const ABOVE_CEILING: f64 = 1.25;
 /// The shortest burst that is searched for, whose pace is taken for that of all: shorter ones are over before the generator is at its pace; and the
 /// longest, several times what the largest rings hold.
 const BURSTS: [u64; 2] = [512, 65_536];
+/// Paces that are measured at most, and searches that begin with each.
+const PACES: u32 = 4;
 /// Exit code of a process that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -415,7 +417,8 @@ impl Session<'_> {
     }
 
     /// Searches for the longest burst that a subject takes without loss, at the pace of the generator, with a throughput that is known: how
-    /// fast bursts were, frames a second of each, and what was found.
+    /// fast bursts were, frames a second of each, and what was found. On a machine that became slower since its pace was measured no burst is sent
+    /// back to back: then the pace is measured anew and the search begins again, up to [`PACES`] times in all.
     pub(crate) fn longest_burst(
         &self,
         device: &mut UnderTest<'_>,
@@ -423,20 +426,27 @@ impl Session<'_> {
         what: String,
     ) -> Result<(Vec<f64>, back_to_back::Verdict)> {
         let [minimum, maximum] = BURSTS;
-        let paces = device.set_burst_pace(minimum)?;
-        let pace = median(paces.iter().copied()).unwrap_or_default();
         let quick = self.arguments.quick;
-        let settings = back_to_back::Settings {
-            minimum,
-            maximum,
-            resolution: if quick { 128 } else { 16 },
-            repetitions: if quick { 3 } else { 10 },
-            maximum_frame_rate: pace,
-            throughput: throughput.min(pace),
-            conditions: self.arguments.conditions(),
-        };
-        let found = back_to_back::search(&settings, device, &mut self.observer(what))?;
-        Ok((paces, found.verdict))
+        let mut searches = 0;
+        loop {
+            searches += 1;
+            let paces = device.set_burst_pace(minimum)?;
+            let pace = median(paces.iter().copied()).unwrap_or_default();
+            let settings = back_to_back::Settings {
+                minimum,
+                maximum,
+                resolution: if quick { 128 } else { 16 },
+                repetitions: if quick { 3 } else { 10 },
+                maximum_frame_rate: pace,
+                throughput: throughput.min(pace),
+                conditions: self.arguments.conditions(),
+            };
+            match back_to_back::search(&settings, device, &mut self.observer(what.clone())) {
+                Err(SearchError::Invalid { reason: Invalid::BurstTooSlow { .. }, .. })
+                    if searches < PACES => {}
+                found => return Ok((paces, found?.verdict)),
+            }
+        }
     }
 
     /// Says how many trials were repeated because of others.
