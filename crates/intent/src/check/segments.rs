@@ -76,6 +76,9 @@ pub(super) fn check(
     each(&scope.draft.segments, |index, segment| {
         let path = || Path::entry("segments", index);
         let tep = reach[index].tep;
+        if let Some(name) = &segment.teaming {
+            scope.teaming_names.resolve(name.as_str(), path().field("teaming"), findings);
+        }
         let gateway = check_gateway(scope, segment, path(), findings);
         check_gateway_addresses(segment, path().field("gateway-addresses"), findings);
         check_remote_teps(scope, segment, tep, path().field("remote-teps"), findings);
@@ -88,7 +91,7 @@ pub(super) fn check(
         Some(plan::Segment {
             name: segment.name.to_string(),
             vni: segment.vni,
-            encapsulation: segment.encapsulation,
+            encapsulation: scope.encapsulation(segment.encapsulation),
             tep,
             grouped: segment.tep.is_none() && scope.has_group(),
             mtu: segment.mtu,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::addresses::{family, require_interface, require_routable, reserved_in, same_family};
 use super::{Scope, each};
 use crate::document::Tep;
+use crate::draft::Slot;
 use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, TepIndex, UplinkIndex};
 use crate::problem::{Findings, Path};
 
@@ -22,8 +23,9 @@ pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<pl
             findings.report(path().field("address"), message);
         }
         check_gateway(tep, path().field("gateway"), findings);
-        let uplink = scope.uplinks.resolve(tep.uplink.as_str(), path().field("uplink"), findings)?;
-        let mtu = mtu_on(scope, uplink, tep.mtu, path().field("mtu"), findings)?;
+        let uplink = check_uplink(scope, index, tep, path().field("uplink"), findings)?;
+        let mtu = scope.mtu_of_tep(index, tep)?;
+        check_mtu(scope, uplink, mtu, path().field("mtu"), findings);
         if address.is_ipv6() && mtu < MIN_IPV6_MTU {
             let message = format!("{mtu} is less than IPv6 needs; give {MIN_IPV6_MTU} or more");
             findings.report(path().field("mtu"), message);
@@ -33,10 +35,30 @@ pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<pl
             address: tep.address,
             gateway: tep.gateway,
             uplink: UplinkIndex(u16::try_from(uplink).ok()?),
-            vlan: tep.vlan.filter(|vlan| !vlan.is_untagged()),
+            vlan: scope.vlan_of_tep(tep),
             mtu,
         })
     })
+}
+
+/// The uplink that carries the TEP, or the team. That nothing says which one is noted.
+fn check_uplink(
+    scope: &Scope<'_>,
+    index: usize,
+    tep: &Tep,
+    path: Path,
+    findings: &mut Findings,
+) -> Option<usize> {
+    match &tep.uplink {
+        Some(name) => scope.uplinks.resolve(name.as_str(), path, findings),
+        None => {
+            if matches!(scope.draft.uplink_profile, Slot::Absent) {
+                let message = "nothing says which uplink carries the TEP; name one, or add an uplink-profile";
+                findings.report(path, message);
+            }
+            scope.uplink_of_tep(index, tep)
+        }
+    }
 }
 
 pub(super) fn named(scope: &Scope<'_>, tep: usize) -> String {
@@ -61,25 +83,12 @@ fn check_gateway(tep: &Tep, path: Path, findings: &mut Findings) {
     findings.report(path, message);
 }
 
-/// The MTU of what is on an uplink: the one that is given, noted where it exceeds the port's, or the port's.
-pub(super) fn mtu_on(
-    scope: &Scope<'_>,
-    uplink: usize,
-    given: Option<u16>,
-    path: Path,
-    findings: &mut Findings,
-) -> Option<u16> {
-    let uplink = scope.draft.uplinks.get(uplink)?;
-    let port = scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?)?;
-    let mtu = given.unwrap_or(port.mtu);
-    if mtu > port.mtu {
-        let message = format!(
-            "{mtu} is above the MTU {} of port '{}'; lower it, or raise that of the port",
-            port.mtu, port.name
-        );
+/// Notes an MTU that is above that of what the uplink is on.
+pub(super) fn check_mtu(scope: &Scope<'_>, uplink: usize, mtu: u16, path: Path, findings: &mut Findings) {
+    if let Some((what, most)) = scope.mtu_of_uplink(uplink).filter(|(_, most)| mtu > *most) {
+        let message = format!("{mtu} is above the MTU {most} of {what}; lower it, or raise that of the port");
         findings.report(path, message);
     }
-    Some(mtu)
 }
 
 /// The local TEP of something that is pinned to one (`name`), or that reaches `remotes`: the one that is named, or the first of
@@ -162,11 +171,9 @@ pub(super) fn check_reserve(
     path: Path,
     findings: &mut Findings,
 ) {
-    for tep in teps.iter().filter_map(|tep| scope.draft.teps.get(tep.index())) {
-        let uplink =
-            scope.uplinks.find(tep.uplink.as_str()).and_then(|uplink| scope.draft.uplinks.get(uplink));
-        let port = uplink.and_then(|uplink| scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?));
-        let Some(outer) = tep.mtu.or(port.map(|port| port.mtu)) else { continue };
+    for index in teps.iter().map(|tep| tep.index()) {
+        let Some(tep) = scope.draft.teps.get(index) else { continue };
+        let Some(outer) = scope.mtu_of_tep(index, tep) else { continue };
         let needed = u32::from(mtu) + u32::from(ENCAPSULATION_RESERVE);
         if u32::from(outer) < needed {
             let message = format!(

@@ -47,7 +47,7 @@ pub(super) fn check(
     check_mtu(scope, index, &teps::carrying(scope, !grouped, tep), path(), findings);
     plan::Transit {
         vni: transit.vni,
-        encapsulation: transit.encapsulation,
+        encapsulation: scope.encapsulation(transit.encapsulation),
         tep,
         grouped,
         service_routers: transit.service_routers.iter().map(service_router).collect(),
