@@ -5,7 +5,7 @@
 //! word for each rewrite, none over the flows; a new snapshot brings a table of its own, whose epochs begin behind those of the old.
 
 use hashbrown::HashMap;
-use sluice_intent::plan::Placement;
+use sluice_intent::plan::{Placement, Teaming};
 
 use super::compiled::Compiled;
 use super::{Egress, Rewrite};
@@ -149,7 +149,7 @@ impl RewriteTable {
         match self.sources.get(index).copied().flatten().filter(|_| used).map(|rewrite| rewrite.egress) {
             Some(Egress::Tunnel { own, .. }) => {
                 let group = snapshot.tunnel_group(snapshot.tunnel(own).group);
-                group.placement == Placement::LoadAware && group.locals.len() > 1
+                group.teaming == Teaming::Group(Placement::LoadAware) && group.locals.len() > 1
             }
             _ => false,
         }

@@ -7,29 +7,32 @@ use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use ipnet::IpNet;
 use sluice_intent::plan::{
-    Encapsulation, Gateway, Location, MAX_TEP_GROUP, NextHop, Placement, Plan, PortIndex, Replication, Role,
-    SegmentIndex, TepIndex, Tier, Transit, Via,
+    Gateway, Location, NextHop, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex, Tier, Transit,
+    Via,
 };
 use sluice_wire::{MacAddr, Vni};
 
 use super::ingress::TEPS_PER_INGRESS;
 use super::router::{Hop, HopVia, Link, Origin, Route, RouterInterface, Target, TransitHop};
 use super::segment::{Addresses, Place, SegmentGateway};
-use super::tunnel::{FromTep, vni_key};
+use super::tunnel::vni_key;
 use super::{
     ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment,
-    SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelId, TunnelStates,
+    SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelStates,
 };
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
-use crate::neighbor::NeighborKey;
+
+mod tunnels;
+
+use tunnels::{Overlay, remote_groups, remote_teps};
 
 /// Why a plan cannot be compiled for the ports that it is to run on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// The facts of some port are missing.
     #[error(
-        "the plan has {planned} ports, but {given} are open; open every port before the plan is compiled"
+        "the plan has {planned} ports, LAGs and teams among them, but {given} are open; open every port before the plan is compiled"
     )]
     Ports {
         /// Ports of the plan.
@@ -48,7 +51,7 @@ pub enum CompileError {
 }
 
 impl Snapshot {
-    /// Compiles `plan` for ports with these facts, in the plan's order. `generation` must grow from snapshot to snapshot; `seed` makes
+    /// Compiles `plan` for ports with these facts, in the plan's order, logical ports behind the physical ones. `generation` must grow from snapshot to snapshot; `seed` makes
     /// the flow hashes of this node differ from those of others.
     pub fn compile(
         plan: Arc<Plan>,
@@ -56,8 +59,8 @@ impl Snapshot {
         generation: u64,
         seed: u64,
     ) -> Result<Self, CompileError> {
-        if facts.len() != plan.ports.len() {
-            return Err(CompileError::Ports { planned: plan.ports.len(), given: facts.len() });
+        if facts.len() != plan.port_count() {
+            return Err(CompileError::Ports { planned: plan.port_count(), given: facts.len() });
         }
         let mut compiler = Compiler {
             plan: &plan,
@@ -69,7 +72,7 @@ impl Snapshot {
             pair_ids: HashMap::default(),
             remote_groups: remote_groups(&plan),
             ingresses: Vec::new(),
-            ports: plan.ports.iter().map(|_| PortIngress::default()).collect(),
+            ports: plan.port_indices().map(|_| PortIngress::default()).collect(),
         };
         let segments = compiler.segments();
         let routers = compiler.routers();
@@ -101,56 +104,11 @@ impl Snapshot {
     }
 }
 
-/// Every TEP of another node that the plan names, in wire order loaded little-endian.
-fn remote_teps(plan: &Plan) -> (Vec<(u32, ())>, Vec<u128>) {
-    let of_segments = plan.segments.iter().flat_map(|segment| segment.remote_teps.iter().copied());
-    let of_workloads = plan.workloads.iter().filter_map(|workload| match workload.location {
-        Location::RemoteTep(address) => Some(address),
-        Location::Port { .. } => None,
-    });
-    let of_routers =
-        plan.gateways.iter().filter_map(transit_of).flat_map(|transit| transit.service_routers.iter());
-    let of_groups = plan.remote_tep_groups.iter().flat_map(|group| group.teps.iter().copied());
-    let mut all: Vec<IpAddr> =
-        of_segments.chain(of_workloads).chain(of_routers.map(|router| router.tep)).chain(of_groups).collect();
-    all.retain(|remote| plan.teps.iter().all(|tep| tep.address.addr() != *remote));
-    all.sort_unstable();
-    all.dedup();
-    let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for address in all {
-        match address {
-            IpAddr::V4(address) => v4.push((u32::from_le_bytes(address.octets()), ())),
-            IpAddr::V6(address) => v6.push(u128::from_le_bytes(address.octets())),
-        }
-    }
-    (v4, v6)
-}
-
-/// For each remote TEP that is in a group, the number of that.
-fn remote_groups(plan: &Plan) -> HashMap<IpAddr, usize, foldhash::fast::RandomState> {
-    let groups = plan.remote_tep_groups.iter().enumerate();
-    groups.flat_map(|(number, group)| group.teps.iter().map(move |address| (*address, number))).collect()
-}
-
 fn transit_of(gateway: &Gateway) -> Option<&Transit> {
     match &gateway.tier {
         Tier::Tier0 { transit, .. } => transit.as_ref(),
         Tier::Tier1 { .. } => None,
     }
-}
-
-/// What tunnels need to know of a segment or a transit segment.
-#[derive(Clone, Copy)]
-struct Overlay {
-    vni: Vni,
-    encapsulation: Encapsulation,
-    tep: Option<TepIndex>,
-    grouped: bool,
-}
-
-fn overlay(segment: &sluice_intent::plan::Segment) -> Overlay {
-    let sluice_intent::plan::Segment { vni, encapsulation, tep, grouped, .. } = *segment;
-    Overlay { vni, encapsulation, tep, grouped }
 }
 
 struct Compiler<'a> {
@@ -168,79 +126,6 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// The ways to the node with this TEP over a segment: from the TEP that it is pinned to, or every TEP of the group, to each TEP of the
-    /// remote group.
-    fn tunnel_group(&mut self, overlay: Overlay, remote: IpAddr) -> Option<TunnelGroupId> {
-        let plan = self.plan;
-        let alone = [remote];
-        let remotes: &[IpAddr] = match self.remote_groups.get(&remote) {
-            Some(group) => &plan.remote_tep_groups[*group].teps,
-            None => &alone,
-        };
-        let key = (overlay.vni, *remotes.first()?);
-        if let Some(id) = self.group_ids.get(&key) {
-            return *id;
-        }
-        let id = TunnelGroupId(self.tunnel_groups.len() as u32);
-        let placement = plan.tep_group.map_or(Placement::Hash, |group| group.placement);
-        let mut group = TunnelGroup { placement, locals: ArrayVec::new() };
-        for tep in self.local_teps(overlay, remote) {
-            let first = TunnelId(self.tunnels.len() as u32);
-            for remote in remotes {
-                self.add_tunnel(overlay, id, tep, *remote);
-            }
-            let count = self.tunnels.len() - first.0 as usize;
-            if count > 0 {
-                group.locals.push(FromTep::new(tep, first, count));
-            }
-        }
-        let id = (!group.locals.is_empty()).then(|| {
-            self.tunnel_groups.push(group);
-            id
-        });
-        self.group_ids.insert(key, id);
-        id
-    }
-
-    /// The TEPs of the remote one's family that a segment's flows may leave by: the one that it is pinned to, or another if that is of the other
-    /// family, or all of the group.
-    fn local_teps(&self, overlay: Overlay, remote: IpAddr) -> ArrayVec<TepIndex, MAX_TEP_GROUP> {
-        let same = |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
-        let all = (0..self.plan.teps.len() as u16).map(TepIndex).filter(same);
-        match overlay.tep.filter(|tep| !overlay.grouped && same(tep)) {
-            Some(pinned) => ArrayVec::from_iter([pinned]),
-            None => all.take(if overlay.grouped { MAX_TEP_GROUP } else { 1 }).collect(),
-        }
-    }
-
-    /// Adds the tunnel between two TEPs, if the local one can reach the other.
-    fn add_tunnel(&mut self, overlay: Overlay, group: TunnelGroupId, tep: TepIndex, remote: IpAddr) {
-        let local = &self.plan.teps[tep.index()];
-        let port = self.plan.uplinks[local.uplink.index()].port;
-        let vlan = local.vlan.map_or(0, u16::from);
-        let on_link = local.address.contains(&remote);
-        let Some(next_hop) = (if on_link { Some(remote) } else { local.gateway }) else { return };
-        let Overlay { vni, encapsulation, .. } = overlay;
-        let pair = *self.pair_ids.entry((tep, remote)).or_insert_with(|| {
-            self.tep_pairs.push(TepPair { tep, remote, encapsulation });
-            TepPairId(self.tep_pairs.len() as u32 - 1)
-        });
-        self.tunnels.push(Tunnel {
-            encapsulation,
-            vni,
-            tep,
-            group,
-            pair,
-            local: local.address.addr(),
-            remote,
-            port,
-            vlan,
-            source_mac: self.facts[port.index()].mac,
-            next_hop: NeighborKey { port, vlan, address: next_hop },
-            mtu: local.mtu,
-        });
-    }
-
     fn segments(&mut self) -> Vec<Segment> {
         let plan = self.plan;
         let mut segments: Vec<Segment> = plan.segments.iter().map(|segment| self.segment(segment)).collect();
@@ -248,9 +133,9 @@ impl Compiler<'_> {
             let planned = &plan.segments[workload.segment.index()];
             let place = match workload.location {
                 Location::Port { port, vlan } => Place::Local { port, vlan: vlan.map_or(0, u16::from) },
-                Location::RemoteTep(remote) => {
-                    self.tunnel_group(overlay(planned), remote).map_or(Place::Unreachable, Place::Remote)
-                }
+                Location::RemoteTep(remote) => self
+                    .tunnel_group(Overlay::of_segment(planned), remote)
+                    .map_or(Place::Unreachable, Place::Remote),
             };
             let segment = &mut segments[workload.segment.index()];
             if let Place::Local { port, vlan } = place {
@@ -272,7 +157,7 @@ impl Compiler<'_> {
         let mut replication: Vec<TunnelGroupId> = Vec::new();
         for remote in remote_teps {
             // One copy for each node, however many of its TEPs are named.
-            let group = self.tunnel_group(overlay(planned), *remote);
+            let group = self.tunnel_group(Overlay::of_segment(planned), *remote);
             replication.extend(group.filter(|group| !replication.contains(group)));
         }
         let gateway = planned.gateway.filter(|_| !planned.gateway_addresses.is_empty()).map(|gateway| {
@@ -394,8 +279,7 @@ impl Compiler<'_> {
             .service_routers
             .iter()
             .filter_map(|router| {
-                let Transit { vni, encapsulation, tep, grouped, .. } = *transit;
-                let overlay = Overlay { vni, encapsulation, tep, grouped };
+                let overlay = Overlay::of_transit(transit);
                 Some(TransitHop { mac: router.mac, tunnels: self.tunnel_group(overlay, router.tep)? })
             })
             .collect();
@@ -477,7 +361,7 @@ impl Compiler<'_> {
                 }
             };
             if full {
-                return Err(CompileError::Teps { port: plan.ports[port.index()].name.clone() });
+                return Err(CompileError::Teps { port: plan.port_name(port).to_owned() });
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ pub(crate) mod tunnel;
 
 use std::sync::Arc;
 
-use sluice_intent::plan::{Plan, PortIndex};
+use sluice_intent::plan::{Plan, PortIndex, Teaming};
 use sluice_wire::MacAddr;
 
 pub use ingress::IngressId;
@@ -79,7 +79,7 @@ impl Snapshot {
 
     /// Seed of the flow hashes.
     #[inline]
-    pub(crate) fn seed(&self) -> u64 {
+    pub fn seed(&self) -> u64 {
         self.seed
     }
 
@@ -147,15 +147,21 @@ impl Snapshot {
         &self.tunnel_states
     }
 
-    /// The tunnel in the place of one that a flow has for its own: that one while it is usable, otherwise another of its group. Without any
-    /// that is, the flow stays where it is.
+    /// The tunnel in the place of one that a flow has for its own: that one while it is usable, otherwise another of its group, in failover
+    /// order one from the first local TEP with any. Without any that is usable, the flow stays where it is.
     pub(crate) fn usable_tunnel(&self, own: TunnelId) -> TunnelId {
         let (tunnel, states) = (self.tunnel(own), &self.tunnel_states);
         if states.is_usable(tunnel) {
             return own;
         }
         let group = self.tunnel_group(tunnel.group);
-        let usable = || group.tunnels().filter(|id| states.is_usable(self.tunnel(*id)));
+        let is_usable = |id: &TunnelId| states.is_usable(self.tunnel(*id));
+        let first = match group.teaming {
+            Teaming::FailoverOrder => group.tunnels().find(is_usable).map(|id| self.tunnel(id).tep),
+            _ => None,
+        };
+        let fits = |id: &TunnelId| first.is_none_or(|tep| self.tunnel(*id).tep == tep);
+        let usable = || group.tunnels().filter(|id| is_usable(id) && fits(id));
         let position = group.tunnels().position(|id| id == own).unwrap_or_default();
         // The flows of a tunnel that failed are few or many: those of different ones go different ways.
         usable().nth(position.checked_rem(usable().count()).unwrap_or_default()).unwrap_or(own)

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{Encapsulation, MAX_TEP_GROUP, Placement, PortIndex, TepIndex};
+use sluice_intent::plan::{Encapsulation, MAX_TEP_GROUP, PortIndex, Teaming, TepIndex};
 use sluice_wire::{MacAddr, Vni};
 
 use crate::neighbor::NeighborKey;
@@ -48,8 +48,8 @@ pub struct TepPair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelGroup {
     /// How a flow's local TEP is chosen.
-    pub(crate) placement: Placement,
-    /// The tunnels from each local TEP, next to each other.
+    pub(crate) teaming: Teaming,
+    /// The tunnels from each local TEP, next to each other; in the order of preference.
     pub(crate) locals: ArrayVec<FromTep, MAX_TEP_GROUP>,
 }
 

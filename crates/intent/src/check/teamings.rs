@@ -118,6 +118,11 @@ impl<'d> Scope<'d> {
         self.teamings.iter().find(|teaming| teaming.team == Some(uplink))
     }
 
+    /// Whether what is on `own` is carried by the uplink of the document at `uplink`, now or in case another fails.
+    pub(super) fn shares_uplink(&self, own: usize, uplink: usize) -> bool {
+        own == uplink || self.team_at(own).is_some_and(|team| team.order().any(|member| member == uplink))
+    }
+
     /// What is said of an uplink: its name, or that of its teaming.
     pub(super) fn uplink_name(&self, uplink: usize) -> &'d str {
         match self.team_at(uplink) {

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use sluice_wire::Vni;
+
 use super::addresses::{family, require_interface, require_routable, reserved_in, same_family};
 use super::{Scope, each};
 use crate::document::Tep;
 use crate::draft::Slot;
-use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, TepIndex, UplinkIndex};
+use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, Teaming, TeamingPolicy, TepIndex, UplinkIndex};
 use crate::problem::{Findings, Path};
 
 pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<plan::Tep>> {
@@ -91,24 +93,140 @@ pub(super) fn check_mtu(scope: &Scope<'_>, uplink: usize, mtu: u16, path: Path, 
     }
 }
 
-/// The local TEP of something that is pinned to one (`name`), or that reaches `remotes`: the one that is named, or the first of
-/// the family of the remote TEPs, or the first.
-pub(super) fn pinned(
+/// What a segment or transit segment says of its TEPs.
+pub(super) struct Wanted<'a> {
+    /// The TEP that it is pinned to by name.
+    pub(super) pin: Option<&'a str>,
+    /// The teaming whose uplinks are to carry it.
+    pub(super) teaming: Option<&'a str>,
+    pub(super) vni: Vni,
+    pub(super) mtu: u16,
+    /// The remote TEPs that it reaches.
+    pub(super) remotes: &'a [IpAddr],
+}
+
+/// The local TEPs that may carry a segment, the preferred ones first, and which of them a flow takes.
+pub(super) struct Carriers {
+    pub(super) teps: Vec<TepIndex>,
+    pub(super) teaming: Teaming,
+    /// Those that must leave room for the encapsulation: of `teps`, the ones that are more than a stopgap.
+    pub(super) required: usize,
+}
+
+impl Carriers {
+    /// No TEP.
+    pub(super) fn none() -> Self {
+        Self { teps: Vec::new(), teaming: Teaming::FailoverOrder, required: 0 }
+    }
+
+    /// The TEP that it is pinned to.
+    pub(super) fn first(&self) -> Option<TepIndex> {
+        self.teps.first().copied()
+    }
+
+    /// Those that must leave room for the encapsulation.
+    pub(super) fn required(&self) -> &[TepIndex] {
+        &self.teps[..self.required]
+    }
+}
+
+/// The TEPs of a segment: the one that is named, and in case that fails those with room enough; or all, those of the first remote TEP's family
+/// first, begun at another one by each VNI.
+pub(super) fn carriers(
     scope: &Scope<'_>,
-    name: Option<&str>,
-    remotes: &[IpAddr],
+    wanted: &Wanted<'_>,
     path: Path,
     findings: &mut Findings,
-) -> Option<TepIndex> {
-    let position = match name {
-        Some(name) => scope.teps.resolve(name, path, findings)?,
-        None => {
-            let reaches = |address| remotes.first().is_none_or(|remote| same_family(*remote, address));
-            let first = scope.local_teps().find(|(_, address)| reaches(*address));
-            first.or_else(|| scope.local_teps().next())?.0
-        }
+) -> Carriers {
+    if let Some(name) = wanted.teaming {
+        return carriers_on(scope, name, wanted, path.field("teaming"), findings);
+    }
+    let path = path.field("tep");
+    let own = match wanted.pin {
+        Some(name) => scope.teps.resolve(name, path, findings),
+        None => None,
     };
-    u16::try_from(position).ok().map(TepIndex)
+    let own_family = own.and_then(|own| scope.draft.teps.get(own)).map(|tep| tep.address.addr());
+    let like = own_family.or_else(|| wanted.remotes.first().copied());
+    let family = |like: Option<IpAddr>, same: bool| -> Vec<usize> {
+        let fits = |address: &IpAddr| like.is_none_or(|like| same_family(like, *address)) == same;
+        let mut positions: Vec<usize> =
+            scope.local_teps().filter(|(_, address)| fits(address)).map(|(position, _)| position).collect();
+        let begin = (u32::from(wanted.vni) as usize).checked_rem(positions.len()).unwrap_or_default();
+        positions.rotate_left(begin);
+        positions
+    };
+    let mut positions = family(like, true);
+    // Of the other family, only what reaches a remote TEP of that has any.
+    let others = if like.is_some() { family(like, false) } else { Vec::new() };
+    let teaming = match &scope.draft.tep_group {
+        Slot::Present(group) if wanted.pin.is_none() => Teaming::Group(group.placement),
+        _ if wanted.pin.is_some() => Teaming::FailoverOrder,
+        _ => scope.teamings.first().map_or(Teaming::FailoverOrder, |default| teaming_of(default.policy)),
+    };
+    let mut required = positions.len();
+    if wanted.pin.is_some() {
+        let room = wanted.mtu.saturating_add(ENCAPSULATION_RESERVE);
+        positions.retain(|position| Some(*position) != own && outer_mtu(scope, *position) >= Some(room));
+        positions.splice(0..0, own);
+        required = usize::from(own.is_some());
+    }
+    positions.extend(others);
+    let teps: Vec<_> =
+        positions.into_iter().filter_map(|position| u16::try_from(position).ok().map(TepIndex)).collect();
+    Carriers { required: required.min(teps.len()), teps, teaming }
+}
+
+/// The TEPs on the uplinks of a named teaming, in the order of the uplinks; those of the first remote TEP's family first.
+fn carriers_on(
+    scope: &Scope<'_>,
+    name: &str,
+    wanted: &Wanted<'_>,
+    path: Path,
+    findings: &mut Findings,
+) -> Carriers {
+    if wanted.pin.is_some() {
+        let message = "the segment has both tep and teaming; the teaming names the uplinks of its TEPs, so remove one of the two";
+        findings.report(path.clone(), message);
+    }
+    scope.teaming_names.resolve(name, path.clone(), findings);
+    let Some(teaming) = scope.teaming(name) else { return Carriers::none() };
+    let mut positions: Vec<usize> = Vec::new();
+    for uplink in teaming.order() {
+        let on = |(position, tep): &(usize, &Tep)| {
+            scope.uplink_of_tep(*position, tep).is_some_and(|own| scope.shares_uplink(own, uplink))
+        };
+        let here = scope.draft.teps.iter().filter(on).map(|(position, _)| position);
+        positions.extend(here.filter(|position| !positions.contains(position)).collect::<Vec<_>>());
+    }
+    if positions.is_empty() && !scope.teps.incomplete() {
+        let message =
+            format!("no TEP is on an uplink of teaming '{name}'; put one there, or name another teaming");
+        findings.report(path, message);
+    }
+    let like = wanted.remotes.first();
+    let address = |position: usize| scope.draft.teps.get(position).map(|tep| tep.address.addr());
+    let foreign =
+        |position: &usize| like.zip(address(*position)).is_some_and(|(like, own)| !same_family(*like, own));
+    positions.sort_by_key(foreign);
+    let required = positions.iter().filter(|position| !foreign(position)).count();
+    let teps =
+        positions.into_iter().filter_map(|position| u16::try_from(position).ok().map(TepIndex)).collect();
+    Carriers { teps, teaming: teaming_of(teaming.policy), required }
+}
+
+/// Which TEP a flow takes by a policy for uplinks.
+const fn teaming_of(policy: TeamingPolicy) -> Teaming {
+    match policy {
+        TeamingPolicy::FailoverOrder => Teaming::FailoverOrder,
+        TeamingPolicy::LoadBalanceSourceId => Teaming::SourcePort,
+        TeamingPolicy::LoadBalanceSourceMac => Teaming::SourceMac,
+    }
+}
+
+/// The MTU of the TEP at a position.
+fn outer_mtu(scope: &Scope<'_>, tep: usize) -> Option<u16> {
+    scope.mtu_of_tep(tep, scope.draft.teps.get(tep)?)
 }
 
 /// Notes what cannot be the TEP of another node that is reached from the local TEP `from`.
@@ -153,15 +271,6 @@ pub(super) fn check_remote(
     }
 }
 
-/// The TEPs that may carry what has `tep` for its own: that one where it is pinned, or any of its family in the group.
-pub(super) fn carrying(scope: &Scope<'_>, pinned: bool, tep: Option<TepIndex>) -> Vec<TepIndex> {
-    let Some(tep) = tep else { return Vec::new() };
-    let own = scope.draft.teps.get(tep.index()).map(|tep| tep.address.addr());
-    let Some(own) = own.filter(|_| !pinned && scope.has_group()) else { return vec![tep] };
-    let same = scope.local_teps().filter(|(_, address)| same_family(*address, own));
-    same.filter_map(|(index, _)| u16::try_from(index).ok().map(TepIndex)).collect()
-}
-
 /// Notes every TEP whose MTU does not leave room for the encapsulation of packets of `mtu` bytes.
 pub(super) fn check_reserve(
     scope: &Scope<'_>,
@@ -171,9 +280,10 @@ pub(super) fn check_reserve(
     path: Path,
     findings: &mut Findings,
 ) {
-    for index in teps.iter().map(|tep| tep.index()) {
-        let Some(tep) = scope.draft.teps.get(index) else { continue };
-        let Some(outer) = scope.mtu_of_tep(index, tep) else { continue };
+    for position in teps.iter().map(|tep| tep.index()) {
+        let (Some(tep), Some(outer)) = (scope.draft.teps.get(position), outer_mtu(scope, position)) else {
+            continue;
+        };
         let needed = u32::from(mtu) + u32::from(ENCAPSULATION_RESERVE);
         if u32::from(outer) < needed {
             let message = format!(

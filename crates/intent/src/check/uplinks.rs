@@ -153,10 +153,14 @@ pub(super) fn check_profile(scope: &Scope<'_>, findings: &mut Findings) -> Optio
             let message =
                 format!("'{DEFAULT_TEAMING}' is how the profile's own teaming is called; give another name");
             findings.report(path.clone().field("name"), message);
+        } else if [&scope.ports, &scope.lags].iter().any(|names| names.find(named.name.as_str()).is_some()) {
+            let message =
+                format!("'{}' is also the name of a port or LAG; give the teaming another name", named.name);
+            findings.report(path.clone().field("name"), message);
         }
         check_teaming(scope, &named.teaming(), &path, findings);
     }
-    let mut teamings = scope.teamings.iter().map(|teaming| plan::Teaming {
+    let mut teamings = scope.teamings.iter().map(|teaming| plan::UplinkTeaming {
         name: teaming.name.to_owned(),
         policy: teaming.policy,
         active: positions(teaming.active.iter().copied()),

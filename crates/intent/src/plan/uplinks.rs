@@ -94,9 +94,9 @@ pub struct Team {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UplinkProfile {
     /// The teaming of whatever names neither uplink nor teaming; its name is [`DEFAULT_TEAMING`].
-    pub teaming: Teaming,
+    pub teaming: UplinkTeaming,
     /// The teamings that the document names.
-    pub named_teamings: Vec<Teaming>,
+    pub named_teamings: Vec<UplinkTeaming>,
     /// VLAN of TEPs that do not say theirs.
     pub transport_vlan: Option<VlanId>,
     /// MTU of TEPs that do not say theirs.
@@ -107,7 +107,7 @@ pub struct UplinkProfile {
 
 /// Which uplinks carry what, and which take over when one fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Teaming {
+pub struct UplinkTeaming {
     /// The name.
     pub name: String,
     /// How uplinks are chosen.

@@ -62,8 +62,8 @@ fn segment(
         name: name.into(),
         vni: Vni::new(vni).expect("a VNI"),
         encapsulation,
-        tep: Some(TepIndex(tep)),
-        grouped: false,
+        teps: vec![TepIndex(tep), TepIndex(1 - tep)],
+        teaming: Teaming::FailoverOrder,
         mtu: 1500,
         gateway: gateway.map(GatewayIndex),
         gateway_addresses: addresses.iter().map(|text| net(text)).collect(),
@@ -179,6 +179,9 @@ fn common(name: &str, role: Role) -> Plan {
             tep("tep-1", "172.16.0.1/24", "172.16.0.254", None, 1700),
             tep("tep-2", "2001:db8:16::1/64", "2001:db8:16::fe", Some(16), 1700),
         ],
+        lags: Vec::new(),
+        teams: Vec::new(),
+        uplink_profile: None,
         tep_group: None,
         remote_tep_groups: Vec::new(),
         bfd: None,
@@ -200,8 +203,8 @@ pub(crate) fn edge() -> Plan {
     let transit = Transit {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
-        tep: Some(TepIndex(0)),
-        grouped: false,
+        teps: vec![TepIndex(0), TepIndex(1)],
+        teaming: Teaming::FailoverOrder,
         service_routers: vec![
             service_router(0, "edge-1", "172.16.0.1"),
             service_router(1, "edge-2", "172.16.0.9"),
@@ -237,8 +240,8 @@ pub(crate) fn host() -> Plan {
     let transit = Transit {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
-        tep: Some(TepIndex(0)),
-        grouped: false,
+        teps: vec![TepIndex(0), TepIndex(1)],
+        teaming: Teaming::FailoverOrder,
         service_routers: vec![
             service_router(0, "edge-1", "172.16.0.8"),
             service_router(1, "edge-2", "172.16.0.9"),
