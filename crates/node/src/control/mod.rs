@@ -8,10 +8,12 @@ mod answers;
 mod apply;
 mod bfd_frames;
 mod capture;
+mod lags;
 mod links;
 mod neighbors;
 mod node;
 mod socket;
+mod teams;
 mod teps;
 mod tracing_packets;
 
