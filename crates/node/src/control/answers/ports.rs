@@ -47,7 +47,8 @@ fn kind(kind: &PortKind) -> &'static str {
     }
 }
 
-fn state(up: bool) -> String {
+/// How the state of a link is written in the CLI.
+pub(super) fn state(up: bool) -> String {
     if up { "up" } else { "down" }.to_owned()
 }
 
