@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use sluice_intent::plan::{self, LacpActivity, LacpTimeout, Plan, PortIndex};
 use sluice_protocols::Timestamp;
-use sluice_protocols::lacp::{
-    Action, Exclusion, Lag, LagConfig, LagError, LagView, PortConfig, Refusals, Side,
-};
+use sluice_protocols::lacp::{Action, Exclusion, Lag, LagConfig, LagError, LagView, PortConfig, Refusals};
 use sluice_wire::MacAddr;
 
 use super::alarms::{AlarmKind, Alarms};
@@ -57,8 +55,8 @@ struct Link {
     /// The link works.
     up: bool,
     excluded: Option<Exclusion>,
-    /// The ends do not agree for long, for the sake of this one.
-    churning: Option<Side>,
+    /// The ends have not agreed for long: this one, and the other, is not in sync.
+    churning: [bool; 2],
 }
 
 impl Lags {
@@ -116,7 +114,7 @@ impl Lags {
             let name = plan.port_name(*port).to_owned();
             let number = self.number_of(&name);
             configs.push(PortConfig::new(number, dataplane.mac(plan, *port)));
-            links.push(Link { number, port: *port, name, up: false, excluded: None, churning: None });
+            links.push(Link { number, port: *port, name, up: false, excluded: None, churning: [false; 2] });
         }
         let key_before = self.running.get(&planned.name).map(|running| running.key);
         let is_free = |key: &u16| self.running.values().all(|running| running.key != *key);
@@ -262,7 +260,7 @@ impl Lags {
                 }
                 Action::Churn { port, side, churning } => {
                     if let Some(link) = running.ports.iter_mut().find(|link| link.number == port) {
-                        link.churning = churning.then_some(side);
+                        link.churning[side as usize] = churning;
                         link.review(&planned.name, alarms);
                     }
                 }
@@ -270,27 +268,28 @@ impl Lags {
         }
     }
 
-    /// Whether a LAG of the plan is up; none while that is not known, because its ends may still come to agree. Raises the alarm where it is down,
-    /// and ends it.
-    pub(super) fn state(&self, planned: &plan::Lag, alarms: &mut Alarms, now: Timestamp) -> Option<bool> {
+    /// Whether a LAG of the plan is up; none while that is not known, because its ends may still come to agree.
+    pub(super) fn is_up(&self, planned: &plan::Lag, now: Timestamp) -> Option<bool> {
         let running = self.running.get(&planned.name)?;
-        let name = &planned.name;
-        if running.lag.is_up() {
-            alarms.clear(AlarmKind::LagDown, name, &format!("LAG '{name}' is up again"));
-            return Some(true);
-        }
         let waits = !running.was_up && now.since(running.since) < AGREEMENT;
-        if waits && running.ports.iter().any(|link| link.up) {
-            return None;
+        let unknown = !running.lag.is_up() && waits && running.ports.iter().any(|link| link.up);
+        (!unknown).then(|| running.lag.is_up())
+    }
+
+    /// Raises the alarm of a LAG that is down now, or ends it.
+    pub(super) fn note_state(&self, planned: &plan::Lag, up: bool, alarms: &mut Alarms) {
+        let name = &planned.name;
+        if up {
+            alarms.clear(AlarmKind::LagDown, name, &format!("LAG '{name}' is up again"));
+            return;
         }
-        let links = running.lag.active_ports().count();
-        let needed = planned.min_links;
+        let active = self.running.get(name).map_or(0, |running| running.lag.active_ports().count());
         let sentence = format!(
-            "LAG '{name}' is down: {links} of its {} links carry traffic, and it needs {needed}; look at 'get lags' for what its links miss",
-            planned.ports.len()
+            "LAG '{name}' is down: {active} of its {} links carry traffic, and it needs {}; look at 'get lags' for what its links miss",
+            planned.ports.len(),
+            planned.min_links
         );
         alarms.raise(AlarmKind::LagDown, name, sentence);
-        Some(false)
     }
 
     /// Everything about the LAG of this name, its key, and the names of its ports by LACP's numbers.
@@ -327,8 +326,7 @@ impl Link {
                 &format!("port '{name}' has been quiet for 10 seconds"),
             );
         }
-        match excluded.filter(|_| !flapping).map(exclusion_in_words).or_else(|| churning.map(churn_in_words))
-        {
+        match excluded.filter(|_| !flapping).map(exclusion_in_words).or_else(|| churn_in_words(*churning)) {
             Some(reason) => {
                 alarms.raise(
                     AlarmKind::LinkExcluded,
@@ -371,12 +369,16 @@ pub(super) fn exclusion_in_words(exclusion: Exclusion) -> String {
     }
 }
 
-/// Why a link does not come to carry traffic.
-fn churn_in_words(side: Side) -> String {
-    match side {
-        Side::Actor => "this end has nothing to aggregate it with".to_owned(),
-        Side::Partner => "the other end has not agreed for a minute; look whether it speaks LACP and has the link in its LAG".to_owned(),
-    }
+/// Why a link does not come to carry traffic, if it does not: `[actor, partner]` are not in sync.
+fn churn_in_words(churning: [bool; 2]) -> Option<String> {
+    let reason = match churning {
+        [_, true] => {
+            "the other end has not agreed for a minute; look whether it speaks LACP and has the link in its LAG"
+        }
+        [true, false] => "this end has nothing to aggregate it with",
+        [false, false] => return None,
+    };
+    Some(reason.to_owned())
 }
 
 /// A MAC address of one station, administered locally, that follows from the node's name (FNV-1a).

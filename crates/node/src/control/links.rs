@@ -20,9 +20,14 @@ use crate::dataplane::{Dataplane, OpenPort};
 /// Megabits a second of a link whose speed nobody knows: links of a LAG have one speed, and all that are alike have this one.
 const SOME_SPEED: u32 = 10_000;
 
-/// The link states that were seen last, by port, logical ports behind the physical ones; none: not seen yet.
+/// Link states by port, logical ports behind the physical ones.
 #[derive(Default)]
-pub(super) struct Links(Vec<Option<bool>>);
+pub(super) struct Links {
+    /// Those that were seen last; none: not seen yet.
+    seen: Vec<Option<bool>>,
+    /// Those that were told; none: nothing was told yet of what is on the port.
+    told: Vec<Option<bool>>,
+}
 
 /// Who is told of a link.
 pub(super) struct Listeners<'a> {
@@ -36,26 +41,17 @@ impl Links {
     /// Looks at every port, and tells LAGs, teams, TEPs and neighbours what changed.
     pub(super) fn poll(&mut self, dataplane: &Dataplane, snapshot: &Snapshot, listeners: &mut Listeners<'_>) {
         let plan = snapshot.plan();
-        self.0.resize(plan.port_count(), None);
+        self.seen.resize(plan.port_count(), None);
+        self.told.resize(plan.port_count(), None);
         for (number, open) in dataplane.ports.iter().enumerate() {
             let port = PortIndex(number as u16);
             let link = open.port.link().ok();
             let up = link.is_some_and(|link| link.up);
-            if self.0[number].replace(up) == Some(up) {
+            if self.seen[number].replace(up) != Some(up) {
+                note(dataplane, number, up, link.is_some_and(|link| link.gone));
+            }
+            if self.told[number].replace(up) == Some(up) {
                 continue;
-            }
-            let name = open.port.name();
-            if link.is_some_and(|link| link.gone) {
-                let remedy = "make it again, then 'restart service dataplane'";
-                tracing::warn!(port = name, link = "down", remedy, "link state: the interface is gone");
-            } else {
-                tracing::info!(port = name, link = if up { "up" } else { "down" }, "link state");
-            }
-            let bit = 1 << number;
-            if up {
-                dataplane.links_down.fetch_and(!bit, Ordering::Relaxed);
-            } else {
-                dataplane.links_down.fetch_or(bit, Ordering::Relaxed);
             }
             if plan.lag_of(port).is_some() {
                 let megabits = up.then(|| speed(open, plan, port));
@@ -77,8 +73,9 @@ impl Links {
         for port in plan.port_indices().skip(plan.ports.len()) {
             let position = port.index() - plan.ports.len();
             let alarms = &mut listeners.teps.alarms;
-            let up = match plan.logical_port(port) {
-                Some(LogicalPort::Lag(lag)) => listeners.lags.state(lag, alarms, now),
+            let logical = plan.logical_port(port);
+            let up = match logical {
+                Some(LogicalPort::Lag(lag)) => listeners.lags.is_up(lag, now),
                 Some(LogicalPort::Team(_)) => {
                     let number = position - plan.lags.len();
                     if number == 0 {
@@ -89,25 +86,31 @@ impl Links {
                 None => None,
             };
             let Some(up) = up else { continue };
-            if self.0[port.index()].replace(up) != Some(up) {
-                tracing::info!(
-                    port = plan.port_name(port),
-                    link = if up { "up" } else { "down" },
-                    "link state"
-                );
+            let name = plan.port_name(port);
+            if self.seen[port.index()].replace(up) != Some(up) {
+                tracing::info!(port = name, link = if up { "up" } else { "down" }, "link state");
+                if let Some(LogicalPort::Lag(lag)) = logical {
+                    listeners.lags.note_state(lag, up, alarms);
+                }
+            }
+            if self.told[port.index()].replace(up) != Some(up) {
                 listeners.tell(port, up, snapshot, dataplane);
             }
         }
     }
 
-    /// Forgets what was seen of logical ports: a new document may have others.
-    pub(super) fn forget_logical(&mut self, physical: usize) {
-        self.0.truncate(physical);
+    /// Tells everything again, since a new document may have other things on each port. Where its logical ports are others too, these are looked
+    /// at anew.
+    pub(super) fn follow(&mut self, old: &Plan, new: &Plan) {
+        if (&old.lags, &old.teams) != (&new.lags, &new.teams) {
+            self.seen.truncate(new.ports.len());
+        }
+        self.told.clear();
     }
 
     /// Whether the port's link was up when last seen.
     pub(super) fn is_up(&self, port: PortIndex) -> bool {
-        self.0.get(port.index()) == Some(&Some(true))
+        self.seen.get(port.index()) == Some(&Some(true))
     }
 }
 
@@ -120,6 +123,23 @@ impl Listeners<'_> {
         // First the TEPs: what went through them is turned elsewhere before its next hop is lost.
         self.teps.link_state(port, up, snapshot, clock);
         self.neighbors.link_state(port, up, clock);
+    }
+}
+
+/// Says in the log, and tells the workers, that the link of a physical port changed.
+fn note(dataplane: &Dataplane, number: usize, up: bool, gone: bool) {
+    let name = dataplane.ports[number].port.name();
+    if gone {
+        let remedy = "make it again, then 'restart service dataplane'";
+        tracing::warn!(port = name, link = "down", remedy, "link state: the interface is gone");
+    } else {
+        tracing::info!(port = name, link = if up { "up" } else { "down" }, "link state");
+    }
+    let bit = 1 << number;
+    if up {
+        dataplane.links_down.fetch_and(!bit, Ordering::Relaxed);
+    } else {
+        dataplane.links_down.fetch_or(bit, Ordering::Relaxed);
     }
 }
 

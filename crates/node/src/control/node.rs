@@ -197,12 +197,12 @@ impl Node {
 
     /// Makes every worker decide with a new snapshot from its next batch on. [`in_force`] waits until all do.
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
+        self.links.follow(&self.plan, snapshot.plan());
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
         let Some(dataplane) = &mut self.dataplane else { return };
         let (plan, now) = (Arc::clone(&self.plan), timestamp(dataplane.clock));
         dataplane.active = Arc::new(ActiveMembers::new(&plan));
-        self.links.forget_logical(plan.ports.len());
         self.lags.configure(&plan, dataplane, &mut self.teps.alarms, now);
         self.teams.configure(&plan, &dataplane.active, &mut self.teps.alarms);
         self.teps.configure(&self.snapshot, dataplane.clock);

@@ -190,6 +190,25 @@ fn a_lag_outlives_new_documents_and_restarts() {
             }
             assert_eq!(alarms(node), []);
         }
+        let request = Request::StartCapture {
+            interface: "lag-1".into(),
+            file: node.folder().join("lag.pcap"),
+            count: Some(1),
+            direction: sluice_control::CaptureDirection::Dual,
+            overwrite: false,
+        };
+        assert!(node.refused(&request).contains("capture one of fp-eth0, fp-eth1"));
+
+        // A document without the LAG, and one that has it again: the ports have been up all the time.
+        let lag_line = "  - {name: lag-1, ports: [fp-eth0, fp-eth1], timeout: fast}\n";
+        let plain =
+            moved.replace(lag_line, "").replace("lags:\n", "").replace("port: lag-1", "port: fp-eth0");
+        assert!(node.apply(&plain).changes.contains(&"lags: 1 removed".to_owned()));
+        wait_for("the other end to miss its partner", || (lag(&other).state == "down").then_some(()));
+        node.apply(&moved);
+        [&node, &other].into_iter().for_each(|node| wait_for_active(node, &["fp-eth0", "fp-eth1"]));
+        node.wait_for_tunnels(|| {});
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
     });
 }
 
