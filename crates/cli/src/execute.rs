@@ -111,6 +111,8 @@ fn get(what: Get, target: &Target, vrf: Option<u16>) -> Result<Answer, CliError>
         Get::TnTepGroups => Request::GetTnTepGroups,
         Get::BfdSessions => Request::GetBfdSessions,
         Get::Alarms => Request::GetAlarms,
+        Get::HostSwitches => Request::GetHostSwitches,
+        Get::Lags => Request::GetLags,
         Get::Neighbor => Request::GetNeighbor,
         Get::Drops => Request::GetDrops,
         Get::Status => Request::GetStatus,

@@ -6,6 +6,7 @@ mod packet;
 mod ports;
 mod routing;
 mod teps;
+mod uplinks;
 
 use serde_json::{Value, json};
 use sluice_control::{Answer, Applied, Captured, Drop, Status};
@@ -29,6 +30,8 @@ pub(crate) fn show(answer: &Answer) -> Result<Output, CliError> {
         Answer::Forwarding(answer) => routing::forwarding(answer),
         Answer::PhysicalPorts(answer) => ports::ports(answer),
         Answer::PhysicalPortStats(answer) => ports::stats(answer),
+        Answer::HostSwitches(answer) => answer.iter().flat_map(uplinks::host_switch).collect(),
+        Answer::Lags(answer) => uplinks::lags(answer),
         Answer::Vteps(answer) => overlay::vteps(answer),
         Answer::TunnelPorts(answer) => overlay::tunnel_ports(answer),
         Answer::TnTepGroups(answer) => teps::groups(answer),

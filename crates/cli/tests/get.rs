@@ -28,6 +28,8 @@ fn gets() -> Vec<(&'static str, Request)> {
         ("get forwarding t0", Request::GetForwarding { router: Some("t0".into()) }),
         ("get physical-ports", Request::GetPhysicalPorts),
         ("get physical-port fp-eth0 stats", Request::GetPhysicalPortStats { name: "fp-eth0".into() }),
+        ("get host-switches", Request::GetHostSwitches),
+        ("get lags", Request::GetLags),
         ("get vteps", Request::GetVteps),
         ("get tunnel-ports", Request::GetTunnelPorts),
         ("get tn-tep-groups", Request::GetTnTepGroups),

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::availability::{Alarm, BfdSessions, TnTepGroup};
+use crate::uplinks::{HostSwitch, Lag};
 
 /// An answer or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,10 @@ pub enum Answer {
     PhysicalPorts(Vec<PhysicalPort>),
     /// To [`crate::Request::GetPhysicalPortStats`].
     PhysicalPortStats(PhysicalPortStats),
+    /// To [`crate::Request::GetHostSwitches`].
+    HostSwitches(Vec<HostSwitch>),
+    /// To [`crate::Request::GetLags`].
+    Lags(Vec<Lag>),
     /// To [`crate::Request::GetVteps`].
     Vteps(Vec<Vtep>),
     /// To [`crate::Request::GetTunnelPorts`].

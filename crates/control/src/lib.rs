@@ -10,6 +10,7 @@ mod answer;
 mod availability;
 mod client;
 mod request;
+mod uplinks;
 
 pub use answer::*;
 pub use availability::*;
@@ -17,3 +18,4 @@ pub use client::{
     Client, ClientError, DEFAULT_TIMEOUT, RequestsEnd, default_socket, is_alive, run_directory,
 };
 pub use request::*;
+pub use uplinks::*;

@@ -44,6 +44,10 @@ pub enum Request {
         /// Name of the port.
         name: String,
     },
+    /// The host switch with uplinks, teamings and TEPs, one for each node: [`crate::Answer::HostSwitches`].
+    GetHostSwitches,
+    /// LAGs with their links: [`crate::Answer::Lags`].
+    GetLags,
     /// The node's own TEPs: [`crate::Answer::Vteps`].
     GetVteps,
     /// Tunnels to the TEPs of other nodes: [`crate::Answer::TunnelPorts`].

@@ -113,6 +113,8 @@ reasons! {
     Unsendable = "unsendable",
     /// The transmit ring of the port was full.
     TransmitRingFull = "transmit-ring-full",
+    /// It came in on a link of a LAG that carries no traffic, or on an uplink that stands by for another.
+    InactiveLink = "inactive-link",
     /// The port that the packet would leave through is down.
     PortDown = "port-down",
     /// No packet memory was left.

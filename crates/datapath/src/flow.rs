@@ -151,7 +151,7 @@ const K3: u64 = 0xa54f_f53a_5f1d_36f1;
 
 /// Both halves of the 128-bit product, folded: the mixing step of the wyhash family.
 #[inline(always)]
-fn mix(a: u64, b: u64) -> u64 {
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
 }

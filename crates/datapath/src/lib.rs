@@ -21,6 +21,7 @@ pub mod drops;
 pub mod engine;
 pub mod flow;
 pub mod flow_cache;
+pub mod link_hash;
 mod lpm;
 pub mod neighbor;
 mod parse;

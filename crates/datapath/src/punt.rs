@@ -34,15 +34,18 @@ pub enum PuntKind {
     NeighborDiscovery,
     /// A BFD packet of a tunnel that ends here, from a TEP that the node knows, or of a neighbour on an interface that is watched.
     Bfd,
+    /// An LACPDU or a marker on a link of a LAG. Told by whoever polls the ports, before the engine sees the frame; its entry is the link.
+    SlowProtocols,
     /// A packet whose next hop has no known MAC address: resolve it, then feed the packet in again.
     Resolve(NeighborKey),
 }
 
 impl PuntKind {
     /// Number of kinds.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 5;
     /// Names of the kinds, in the order of [`PuntKind::index`].
-    pub const NAMES: [&'static str; Self::COUNT] = ["arp", "neighbor-discovery", "resolve", "bfd"];
+    pub const NAMES: [&'static str; Self::COUNT] =
+        ["arp", "neighbor-discovery", "resolve", "bfd", "slow-protocols"];
 
     /// Position of the kind among the counters and rate limits.
     pub const fn index(self) -> usize {
@@ -51,6 +54,7 @@ impl PuntKind {
             Self::NeighborDiscovery => 1,
             Self::Resolve(_) => 2,
             Self::Bfd => 3,
+            Self::SlowProtocols => 4,
         }
     }
 }

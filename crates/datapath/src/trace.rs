@@ -232,7 +232,7 @@ impl Names<'_> {
                 ("tep-group".to_owned(), format!("from {local} to {remote}, one of {of} ways{why}"))
             }
             Step::Neighbor { key, mac } => {
-                let port = &self.0.plan().ports[key.port.index()].name;
+                let port = self.0.plan().port_name(key.port);
                 let found = mac.map_or_else(|| "not resolved yet".to_owned(), |mac| format!("is {mac}"));
                 ("neighbor".to_owned(), format!("{} on {port} {found}", key.address))
             }
@@ -255,7 +255,7 @@ impl Names<'_> {
         let tag = |vlan: u16| if vlan == 0 { String::new() } else { format!(" in VLAN {vlan}") };
         match kind {
             IngressKind::Workload { segment, port, vlan } => {
-                let port = &self.0.plan().ports[port.index()].name;
+                let port = self.0.plan().port_name(*port);
                 format!("workload port {port}{} on segment {}", tag(*vlan), self.0.segment(*segment).name)
             }
             IngressKind::Tunnel { segment } => format!("tunnel of segment {}", self.0.segment(*segment).name),
@@ -307,7 +307,7 @@ impl Names<'_> {
 
     fn place(&self, place: &Place) -> String {
         match place {
-            Place::Local { port, .. } => format!("on port {}", self.0.plan().ports[port.index()].name),
+            Place::Local { port, .. } => format!("on port {}", self.0.plan().port_name(*port)),
             Place::Remote(group) => {
                 let group = self.0.tunnel_group(*group);
                 let mut remotes: Vec<_> = group.tunnels().map(|id| self.0.tunnel(id).remote).collect();
@@ -327,7 +327,7 @@ impl Names<'_> {
                 let ttl = if hops > 0 { format!(", time to live less {hops}") } else { String::new() };
                 match rewrite.egress {
                     Egress::Port { port, .. } => {
-                        format!("leave through {}{ttl}", self.0.plan().ports[port.index()].name)
+                        format!("leave through {}{ttl}", self.0.plan().port_name(port))
                     }
                     Egress::Tunnel { tunnel, .. } => {
                         let tunnel = self.0.tunnel(tunnel);

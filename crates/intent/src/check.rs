@@ -13,12 +13,17 @@ mod ports;
 mod routes;
 mod segments;
 mod subnets;
+mod teamings;
 mod tep_groups;
 mod teps;
 mod transit;
+mod uplinks;
 mod workloads;
 
+use std::collections::HashSet;
+
 use names::Table;
+use teamings::Teaming;
 
 use crate::draft::{Draft, List, Slot};
 use crate::plan::Plan;
@@ -28,7 +33,12 @@ use crate::problem::{Findings, Path};
 struct Scope<'d> {
     draft: &'d Draft,
     ports: Table<'d>,
+    lags: Table<'d>,
     uplinks: Table<'d>,
+    /// The profile's own teaming, then those with names.
+    teamings: Vec<Teaming<'d>>,
+    /// Those with names.
+    teaming_names: Table<'d>,
     teps: Table<'d>,
     segments: Table<'d>,
     gateways: Table<'d>,
@@ -47,10 +57,15 @@ impl<'d> Scope<'d> {
         // Nothing refers to these by name: their tables are only made to find names that occur twice.
         table!("workload", "workloads", draft.workloads);
         table!("group", "remote-tep-groups", draft.remote_tep_groups);
+        let uplinks = table!("uplink", "uplinks", draft.uplinks);
+        let teamings = teamings::resolve(draft, &uplinks);
         let mut scope = Self {
             draft,
             ports: table!("port", "ports", draft.ports),
-            uplinks: table!("uplink", "uplinks", draft.uplinks),
+            lags: table!("LAG", "lags", draft.lags),
+            teaming_names: teaming_names(draft, &teamings, findings),
+            uplinks,
+            teamings,
             teps: table!("TEP", "teps", draft.teps),
             segments: table!("segment", "segments", draft.segments),
             gateways: table!("gateway", "gateways", draft.gateways),
@@ -79,12 +94,23 @@ impl<'d> Scope<'d> {
     }
 }
 
+/// The names of teamings, each once: that none occurs twice is checked with the profile.
+fn teaming_names<'d>(draft: &'d Draft, teamings: &[Teaming<'d>], findings: &mut Findings) -> Table<'d> {
+    let mut seen = HashSet::new();
+    let named = teamings.iter().skip(1).enumerate().map(|(position, teaming)| (position, teaming.name));
+    let names = named.filter(|(_, name)| seen.insert(*name));
+    let broken = matches!(draft.uplink_profile, Slot::Broken);
+    Table::new("teaming", "named-teamings", names, &[], broken, findings)
+}
+
 /// Runs every check. A plan comes back only where `findings` is and stays empty.
 pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
     let scope = &Scope::new(draft, findings);
     let dataplane = dataplane::check(scope, findings);
     let ports = ports::check(scope, findings);
-    let uplinks = ports::check_uplinks(scope, findings);
+    let lags = uplinks::check_lags(scope, findings);
+    let uplinks = uplinks::check_uplinks(scope, findings);
+    let uplink_profile = uplinks::check_profile(scope, findings);
     let teps = teps::check(scope, findings);
     let tep_group = tep_groups::check_own(scope, findings);
     let remote_tep_groups = tep_groups::check_remote(scope, findings);
@@ -95,6 +121,7 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
     let segments = segments::check(scope, &reach, findings);
     let workloads = workloads::check(scope, &reach, findings);
     let gateways = gateways::check(scope, findings);
+    uplinks::check_vlans(scope, findings);
     subnets::check(scope, findings);
     if !findings.is_empty() {
         return None;
@@ -105,7 +132,10 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
             role: draft.role?,
             dataplane: dataplane?,
             ports: complete(ports)?,
+            lags: complete(lags)?,
             uplinks: complete(uplinks)?,
+            teams: complete(uplinks::teams(scope))?,
+            uplink_profile,
             teps: complete(teps)?,
             tep_group,
             remote_tep_groups: complete(remote_tep_groups)?,

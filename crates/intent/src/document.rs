@@ -12,6 +12,7 @@ mod gateways;
 mod names;
 mod overlay;
 mod ports;
+mod uplinks;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,8 @@ pub use gateways::{
 };
 pub use names::{InterfaceName, Name, NameError, PciAddress};
 pub use overlay::{RemoteTepGroup, Segment, Tep, TepGroup, Workload};
-pub use ports::{Port, PortKindName, Uplink};
+pub use ports::{Port, PortKindName};
+pub use uplinks::{Lag, NamedTeaming, Teaming, Uplink, UplinkProfile};
 
 /// Desired state of one node: its ports, tunnel endpoints, segments, workloads and gateways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,10 +53,17 @@ pub struct Document {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_PORTS))]
     pub ports: Vec<Port>,
+    /// Ports that are one link together, by LACP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_PORTS))]
+    pub lags: Vec<Lag>,
     /// Names under which TEPs and tier-0 interfaces use ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_PORTS))]
     pub uplinks: Vec<Uplink>,
+    /// How the node uses its uplinks. Without it TEPs and tier-0 interfaces name theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink_profile: Option<UplinkProfile>,
     /// The node's own tunnel endpoints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_TEPS))]
@@ -219,7 +228,9 @@ impl Document {
             router_mac: DEFAULT_ROUTER_MAC,
             dataplane: Dataplane::default(),
             ports: Vec::new(),
+            lags: Vec::new(),
             uplinks: Vec::new(),
+            uplink_profile: None,
             teps: Vec::new(),
             tep_group: None,
             remote_tep_groups: Vec::new(),

@@ -4,6 +4,8 @@
 //! and by the node, which opens its ports. Every index is valid, every name unique, every address inside the subnet that it claims, and
 //! every limit kept, so readers index without checking. All collections keep the order of the document.
 
+mod uplinks;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -11,6 +13,11 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_wire::{MacAddr, VlanId, Vni};
+
+pub use uplinks::{
+    DEFAULT_TEAMING, LacpActivity, LacpTimeout, Lag, LoadBalancing, LogicalPort, MAX_NAMED_TEAMINGS,
+    MIN_LAG_PORTS, Team, TeamingPolicy, UplinkProfile, UplinkTeaming,
+};
 
 /// Most ports a node may have (the bare-metal edge's own limit).
 pub const MAX_PORTS: usize = 16;
@@ -64,7 +71,7 @@ macro_rules! index {
 }
 
 index!(
-    /// Position of a port in [`Plan::ports`].
+    /// A port: a position in [`Plan::ports`], or behind those a logical port ([`Plan::logical_port`]).
     PortIndex
 );
 index!(
@@ -95,8 +102,14 @@ pub struct Plan {
     pub dataplane: Dataplane,
     /// Physical and virtual ports, at most [`MAX_PORTS`].
     pub ports: Vec<Port>,
-    /// Uplinks: the names under which TEPs and tier-0 interfaces use ports.
+    /// Ports that are one link together.
+    pub lags: Vec<Lag>,
+    /// Uplinks: the names under which TEPs and tier-0 interfaces use ports. Behind those of the document, one for each team.
     pub uplinks: Vec<Uplink>,
+    /// Failover teams of uplinks that TEPs and tier-0 interfaces follow.
+    pub teams: Vec<Team>,
+    /// How the node uses its uplinks; none: TEPs and interfaces name theirs.
+    pub uplink_profile: Option<UplinkProfile>,
     /// The node's own tunnel endpoints.
     pub teps: Vec<Tep>,
     /// Spreads flows over the TEPs; none: each segment is pinned to one.
@@ -248,9 +261,9 @@ pub enum MemifRole {
 /// A name under which TEPs and tier-0 interfaces use a port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uplink {
-    /// The name, as `uplink-1`.
+    /// The name, as `uplink-1`; of a team the name of its teaming.
     pub name: String,
-    /// The port.
+    /// The port, physical or logical.
     pub port: PortIndex,
 }
 
@@ -263,7 +276,7 @@ pub struct Tep {
     pub address: IpNet,
     /// Next hop to TEPs outside the subnet.
     pub gateway: Option<IpAddr>,
-    /// The uplink that carries it.
+    /// The uplink that carries it, or the team of uplinks.
     pub uplink: UplinkIndex,
     /// Transport VLAN, if tagged.
     pub vlan: Option<VlanId>,
@@ -484,7 +497,7 @@ pub struct RouterLink {
 pub struct UplinkInterface {
     /// The name.
     pub name: String,
-    /// The uplink.
+    /// The uplink, or the team of uplinks.
     pub uplink: UplinkIndex,
     /// VLAN, if tagged.
     pub vlan: Option<VlanId>,

@@ -168,7 +168,7 @@ fn part(path: &Path) -> Path {
     let length = match (field(0), field(2)) {
         (Some("gateways"), Some("transit" | "link")) => 3,
         (Some("gateways"), Some("interfaces" | "static-routes" | "bfd-peers")) => 4,
-        (Some("ports" | "uplinks" | "teps" | "segments" | "workloads" | "gateways"), _) => 2,
+        (Some("ports" | "lags" | "uplinks" | "teps" | "segments" | "workloads" | "gateways"), _) => 2,
         _ => 1,
     };
     path.leading(length)

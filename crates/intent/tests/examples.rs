@@ -94,7 +94,9 @@ fn the_large_example_in_the_plan() {
     let remote = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
     assert_eq!(web.remote_teps, [remote("172.16.1.30"), remote("172.16.1.20")]);
     assert_eq!(database.remote_teps, [remote("2001:db8:1::20")]);
-    assert_eq!((isolated.replication, isolated.teps[0].index()), (Replication::None, 0));
+    assert_eq!((isolated.replication, isolated.teps[0].index()), (Replication::None, 2), "by its VNI");
+    assert_eq!((plan.lags.len(), plan.teams.len(), plan.port_count()), (1, 2, 13));
+    assert_eq!(storage.teps.iter().map(|tep| tep.index()).collect::<Vec<_>>(), [1]);
     assert_eq!(storage.gateway.unwrap().index(), 0);
     assert_eq!(plan.teps[1].mtu, 1700);
 

@@ -20,10 +20,10 @@ fn plan(document: &Document) -> Plan {
 /// What the plan promises its readers, looked up again.
 fn assert_promises(plan: &Plan) {
     for uplink in &plan.uplinks {
-        assert!(uplink.port.index() < plan.ports.len());
+        assert!(uplink.port.index() < plan.port_count());
     }
     for tep in &plan.teps {
-        assert!(tep.mtu <= plan.ports[plan.uplinks[tep.uplink.index()].port.index()].mtu);
+        assert!(tep.mtu <= plan.port_mtu(plan.uplinks[tep.uplink.index()].port));
         assert!(tep.vlan.is_none_or(|vlan| !vlan.is_untagged()));
     }
     for segment in &plan.segments {

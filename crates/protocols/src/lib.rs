@@ -13,6 +13,7 @@
 //! | module | protocol |
 //! |---|---|
 //! | [`bfd`] | bidirectional forwarding detection (RFC 5880, RFC 5881) |
+//! | [`damping`] | keeps links that flap out of use until they are quiet |
 //! | [`lacp`] | link aggregation: LACP and the marker responder (IEEE 802.1AX-2014) |
 //! | [`neighbor`] | address resolution: ARP (RFC 826) and neighbour discovery (RFC 4861) |
 //! | [`tep_health`] | TEP high availability: faults of TEPs, and when they are trusted again |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bfd;
+pub mod damping;
 pub mod lacp;
 pub mod neighbor;
 mod random;

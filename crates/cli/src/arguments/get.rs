@@ -72,6 +72,24 @@ c and s on the transport network (VRF 0).")]
         /// What of it
         what: PortPart,
     },
+    /// The node's host switch: uplinks and their links, teamings, transport VLAN, MTU, encapsulation, TEPs
+    #[command(
+        visible_alias = "host-switch",
+        after_help = "Examples:
+  sluice get host-switches
+  sluice 'get host-switches | find down'
+  sluice get host-switches --json"
+    )]
+    HostSwitches,
+    /// LAGs: state, LACP partner, and each link with what LACP says of it
+    #[command(
+        visible_alias = "lag",
+        after_help = "Examples:
+  sluice get lags
+  sluice 'get lags | find fp-eth1'
+  sluice get lags --json"
+    )]
+    Lags,
     /// The node's own TEPs
     #[command(after_help = "Examples:
   sluice get vteps")]

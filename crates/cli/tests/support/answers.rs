@@ -46,6 +46,8 @@ pub(crate) fn reply(request: &Request) -> Reply {
         Request::GetTunnelPorts => Answer::TunnelPorts(tunnel_ports()),
         Request::GetTnTepGroups => Answer::TnTepGroups(tep_groups()),
         Request::GetBfdSessions => Answer::BfdSessions(bfd_sessions()),
+        Request::GetHostSwitches => Answer::HostSwitches(vec![host_switch()]),
+        Request::GetLags => Answer::Lags(vec![lag()]),
         Request::GetAlarms => Answer::Alarms(alarms()),
         Request::GetNeighbor => Answer::Neighbors(neighbors()),
         Request::GetDrops => Answer::Drops(vec![Drop {
@@ -415,6 +417,86 @@ fn bfd_sessions() -> BfdSessions {
         refused: vec![BfdRefusal {
             reason: "the packet's TTL or hop limit is not 255".into(),
             packets: 1_003,
+        }],
+    }
+}
+
+fn lag() -> Lag {
+    let link = |port: &str, up: bool, reason: &str| LagLink {
+        port: port.into(),
+        link: if up { "up" } else { "down" }.into(),
+        active: up && reason.is_empty(),
+        receive: if up { "current" } else { "port-disabled" }.into(),
+        mux: if up && reason.is_empty() { "collecting-distributing" } else { "detached" }.into(),
+        selected: if up && reason.is_empty() { "selected" } else { "unselected" }.into(),
+        reason: reason.into(),
+        partner_system: "02:00:00:00:0c:01".into(),
+        partner_key: 5,
+        partner_port: 3,
+        last_received_s: up.then_some(12),
+        sent: 1_204,
+        received: 1_198,
+        other_partner: if reason.is_empty() { 0 } else { 40 },
+        loopbacks: 0,
+        markers: 0,
+        markers_withheld: 0,
+        activations: 1,
+        deactivations: u64::from(!up),
+    };
+    let wrong = "it leads to system 02:00:00:00:0c:02 key 5, the LAG's other links to another; plug it in where they are, or take it out of the LAG";
+    Lag {
+        name: "lag-1".into(),
+        state: "up".into(),
+        mode: "active".into(),
+        timeout: "fast".into(),
+        load_balancing: "source-and-destination-mac-ip-and-port".into(),
+        min_links: 1,
+        mac: "02:00:00:00:ee:00".into(),
+        system: "02:12:34:56:78:9a".into(),
+        key: 1,
+        partner: Some(LagPartner { system: "02:00:00:00:0c:01".into(), priority: 32_768, key: 5 }),
+        links: vec![link("fp-eth0", true, ""), link("fp-eth1", true, wrong), link("fp-eth2", false, "")],
+        refused: vec![LagRefusal { reason: "the frame is malformed".into(), frames: 3 }],
+    }
+}
+
+fn host_switch() -> HostSwitch {
+    let uplink = |name: &str, port: &str, links: &[&str], active: usize| HostUplink {
+        name: name.into(),
+        port: port.into(),
+        links: links.iter().map(|link| (*link).into()).collect(),
+        active_links: links[..active].iter().map(|link| (*link).into()).collect(),
+        mtu: 1700,
+        state: if active > 0 { "up" } else { "down" }.into(),
+    };
+    let teaming = |name: &str, active: &str, standby: &str, on: &str| HostTeaming {
+        name: name.into(),
+        policy: "failover-order".into(),
+        active: vec![active.into()],
+        standby: vec![standby.into()],
+        uplink: on.into(),
+    };
+    HostSwitch {
+        node: "edge-1".into(),
+        encap: "GENEVE".into(),
+        transport_vlan: Some(120),
+        mtu: None,
+        uplinks: vec![
+            uplink("uplink-1", "lag-1", &["fp-eth0", "fp-eth1"], 1),
+            uplink("uplink-2", "fp-eth3", &["fp-eth3"], 0),
+        ],
+        teamings: vec![
+            teaming("default-teaming", "uplink-1", "uplink-2", "uplink-1"),
+            teaming("north-2", "uplink-2", "uplink-1", "uplink-1"),
+        ],
+        teps: vec![HostTep {
+            name: "tep-1".into(),
+            address: "172.16.2.10/24".into(),
+            uplink: "uplink-1".into(),
+            teaming: "default-teaming".into(),
+            vlan: Some(120),
+            mtu: 1700,
+            state: "up".into(),
         }],
     }
 }

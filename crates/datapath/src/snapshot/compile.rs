@@ -34,7 +34,7 @@ use tunnels::{Overlay, remote_groups, remote_teps};
 pub enum CompileError {
     /// The facts of some port are missing.
     #[error(
-        "the plan has {planned} ports, but {given} are open; open every port before the plan is compiled"
+        "the plan has {planned} ports, LAGs and teams among them, but {given} are open; open every port before the plan is compiled"
     )]
     Ports {
         /// Ports of the plan.
@@ -53,7 +53,7 @@ pub enum CompileError {
 }
 
 impl Snapshot {
-    /// Compiles `plan` for ports with these facts, in the plan's order. `generation` must grow from snapshot to snapshot; `seed` makes
+    /// Compiles `plan` for ports with these facts, in the plan's order, logical ports behind the physical ones. `generation` must grow from snapshot to snapshot; `seed` makes
     /// the flow hashes of this node differ from those of others.
     pub fn compile(
         plan: Arc<Plan>,
@@ -61,8 +61,8 @@ impl Snapshot {
         generation: u64,
         seed: u64,
     ) -> Result<Self, CompileError> {
-        if facts.len() != plan.ports.len() {
-            return Err(CompileError::Ports { planned: plan.ports.len(), given: facts.len() });
+        if facts.len() != plan.port_count() {
+            return Err(CompileError::Ports { planned: plan.port_count(), given: facts.len() });
         }
         let mut compiler = Compiler {
             plan: &plan,
@@ -77,7 +77,7 @@ impl Snapshot {
             pair_ids: HashMap::default(),
             remote_groups: remote_groups(&plan),
             ingresses: Vec::new(),
-            ports: plan.ports.iter().map(|_| PortIngress::default()).collect(),
+            ports: plan.port_indices().map(|_| PortIngress::default()).collect(),
         };
         let segments = compiler.segments();
         let routers = compiler.routers();
@@ -420,7 +420,7 @@ impl Compiler<'_> {
                 }
             };
             if full {
-                return Err(CompileError::Teps { port: plan.ports[port.index()].name.clone() });
+                return Err(CompileError::Teps { port: plan.port_name(port).to_owned() });
             }
         }
         Ok(())

@@ -87,7 +87,7 @@ impl Snapshot {
 
     /// Seed of the flow hashes.
     #[inline]
-    pub(crate) fn seed(&self) -> u64 {
+    pub fn seed(&self) -> u64 {
         self.seed
     }
 

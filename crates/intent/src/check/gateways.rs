@@ -6,7 +6,9 @@ use super::addresses::require_interface;
 use super::{Scope, each, routes, teps, transit};
 use crate::document::{Interface, RouterLink, TierNumber};
 use crate::draft::{Gateway, Slot};
-use crate::plan::{self, GatewayIndex, MAX_STATIC_ROUTES, MIN_IPV6_MTU, Role, Tier, UplinkIndex};
+use crate::plan::{
+    self, GatewayIndex, MAX_STATIC_ROUTES, MIN_IPV6_MTU, Role, TeamingPolicy, Tier, UplinkIndex,
+};
 use crate::problem::{Findings, Path};
 
 pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<plan::Gateway>> {
@@ -124,20 +126,21 @@ fn check_interface(
             findings.report(path, message);
         }
     }
-    let uplink = scope.uplinks.resolve(interface.uplink.as_str(), path.clone().field("uplink"), findings)?;
+    let uplink = check_uplink(scope, interface, &path, findings)?;
     let vlan = interface.vlan.filter(|vlan| !vlan.is_untagged());
     let owner = format!("interface '{}' of '{}'", interface.name, gateway.name);
     if let Some(other) = used.get(&(uplink, vlan.map_or(0, |vlan| vlan.get()))) {
         let what = vlan.map_or_else(|| "untagged".to_owned(), |vlan| format!("with VLAN {vlan}"));
         let message = format!(
             "uplink '{}' {what} is already used by {other}; give each interface its own VLAN or uplink",
-            interface.uplink
+            scope.uplink_name(uplink)
         );
         findings.report(path.clone().field("uplink"), message);
     } else {
         used.insert((uplink, vlan.map_or(0, |vlan| vlan.get())), owner);
     }
-    let mtu = teps::mtu_on(scope, uplink, interface.mtu, path.clone().field("mtu"), findings)?;
+    let mtu = interface.mtu.or_else(|| scope.mtu_of_uplink(uplink).map(|(_, mtu)| mtu))?;
+    teps::check_mtu(scope, uplink, mtu, path.clone().field("mtu"), findings);
     if mtu < MIN_IPV6_MTU && interface.addresses.iter().any(|address| address.addr().is_ipv6()) {
         let message = format!("{mtu} is less than IPv6 needs; give {MIN_IPV6_MTU} or more");
         findings.report(path.field("mtu"), message);
@@ -149,6 +152,41 @@ fn check_interface(
         addresses: interface.addresses.clone(),
         mtu,
     })
+}
+
+/// The uplink that carries the interface, or the team.
+fn check_uplink(
+    scope: &Scope<'_>,
+    interface: &Interface,
+    path: &Path,
+    findings: &mut Findings,
+) -> Option<usize> {
+    match (&interface.uplink, &interface.teaming) {
+        (Some(_), Some(_)) => {
+            let message = "the interface has both uplink and teaming; the teaming names its uplinks, so remove one of the two";
+            findings.report(path.clone(), message);
+        }
+        (Some(name), None) => {
+            scope.uplinks.resolve(name.as_str(), path.clone().field("uplink"), findings);
+        }
+        (None, Some(name)) => {
+            let path = path.clone().field("teaming");
+            scope.teaming_names.resolve(name.as_str(), path.clone(), findings);
+            let policy = scope.teaming(name.as_str()).map(|teaming| teaming.policy);
+            if policy.is_some_and(|policy| policy != TeamingPolicy::FailoverOrder) {
+                let message = format!(
+                    "teaming '{name}' spreads over its uplinks, and an interface is on one at a time; name a teaming with the policy \
+                     'failover-order'"
+                );
+                findings.report(path, message);
+            }
+        }
+        (None, None) => {
+            let message = "nothing says which uplink carries the interface; add uplink or teaming";
+            findings.report(path.clone(), message);
+        }
+    }
+    scope.uplink_of_interface(interface)
 }
 
 fn check_link(

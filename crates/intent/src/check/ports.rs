@@ -1,11 +1,11 @@
-//! Ports, the devices behind them, and uplinks.
+//! Ports and the devices behind them.
 
 use std::collections::HashMap;
 
 use super::addresses::require_unicast_mac;
 use super::{Scope, each};
 use crate::document::{Port, PortKindName};
-use crate::plan::{self, MemifRole, PortIndex, PortKind};
+use crate::plan::{self, MemifRole, PortKind};
 use crate::problem::{Findings, Path};
 
 pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<plan::Port>> {
@@ -90,22 +90,4 @@ fn devices_of(kind: &PortKind) -> Vec<(&'static str, String)> {
             file.into_iter().collect()
         }
     }
-}
-
-pub(super) fn check_uplinks(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<plan::Uplink>> {
-    let mut used = HashMap::new();
-    each(&scope.draft.uplinks, |index, uplink| {
-        let path = Path::entry("uplinks", index).field("port");
-        let port = scope.ports.resolve(uplink.port.as_str(), path.clone(), findings)?;
-        let first = *used.entry(port).or_insert(index);
-        if first != index {
-            let other = scope.draft.uplinks.get(first).map(|uplink| uplink.name.as_str()).unwrap_or_default();
-            let message = format!(
-                "port '{}' already has the uplink '{other}'; a port has one uplink, so use that one",
-                uplink.port
-            );
-            findings.report(path, message);
-        }
-        Some(plan::Uplink { name: uplink.name.to_string(), port: PortIndex(u16::try_from(port).ok()?) })
-    })
 }

@@ -66,8 +66,10 @@ pub(super) fn reach(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Reach> {
         .collect();
     for (index, segment) in scope.draft.segments.iter() {
         let pin = segment.tep.as_ref().map(|name| name.as_str());
-        let path = Path::entry("segments", index).field("tep");
-        let wanted = Wanted { pin, vni: segment.vni, mtu: segment.mtu, remotes: &reach[index].remote_teps };
+        let teaming = segment.teaming.as_ref().map(|name| name.as_str());
+        let remotes = &reach[index].remote_teps;
+        let path = Path::entry("segments", index);
+        let wanted = Wanted { pin, teaming, vni: segment.vni, mtu: segment.mtu, remotes };
         reach[index].carriers = teps::carriers(scope, &wanted, path, findings);
     }
     reach
@@ -99,7 +101,7 @@ pub(super) fn check(
         Some(plan::Segment {
             name: segment.name.to_string(),
             vni: segment.vni,
-            encapsulation: segment.encapsulation,
+            encapsulation: scope.encapsulation(segment.encapsulation),
             teps: carriers.teps.clone(),
             teaming: carriers.teaming,
             mtu: segment.mtu,

@@ -9,7 +9,7 @@ use super::addresses::{family, require_interface, require_routable, reserved_in,
 use super::{Scope, each};
 use crate::document::Tep;
 use crate::draft::Slot;
-use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, Teaming, TepIndex, UplinkIndex};
+use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, Teaming, TeamingPolicy, TepIndex, UplinkIndex};
 use crate::problem::{Findings, Path};
 
 pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<plan::Tep>> {
@@ -25,8 +25,9 @@ pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<pl
             findings.report(path().field("address"), message);
         }
         check_gateway(tep, path().field("gateway"), findings);
-        let uplink = scope.uplinks.resolve(tep.uplink.as_str(), path().field("uplink"), findings)?;
-        let mtu = mtu_on(scope, uplink, tep.mtu, path().field("mtu"), findings)?;
+        let uplink = check_uplink(scope, index, tep, path().field("uplink"), findings)?;
+        let mtu = scope.mtu_of_tep(index, tep)?;
+        check_mtu(scope, uplink, mtu, path().field("mtu"), findings);
         if address.is_ipv6() && mtu < MIN_IPV6_MTU {
             let message = format!("{mtu} is less than IPv6 needs; give {MIN_IPV6_MTU} or more");
             findings.report(path().field("mtu"), message);
@@ -36,10 +37,30 @@ pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<pl
             address: tep.address,
             gateway: tep.gateway,
             uplink: UplinkIndex(u16::try_from(uplink).ok()?),
-            vlan: tep.vlan.filter(|vlan| !vlan.is_untagged()),
+            vlan: scope.vlan_of_tep(tep),
             mtu,
         })
     })
+}
+
+/// The uplink that carries the TEP, or the team. That nothing says which one is noted.
+fn check_uplink(
+    scope: &Scope<'_>,
+    index: usize,
+    tep: &Tep,
+    path: Path,
+    findings: &mut Findings,
+) -> Option<usize> {
+    match &tep.uplink {
+        Some(name) => scope.uplinks.resolve(name.as_str(), path, findings),
+        None => {
+            if matches!(scope.draft.uplink_profile, Slot::Absent) {
+                let message = "nothing says which uplink carries the TEP; name one, or add an uplink-profile";
+                findings.report(path, message);
+            }
+            scope.uplink_of_tep(index, tep)
+        }
+    }
 }
 
 pub(super) fn named(scope: &Scope<'_>, tep: usize) -> String {
@@ -64,31 +85,20 @@ fn check_gateway(tep: &Tep, path: Path, findings: &mut Findings) {
     findings.report(path, message);
 }
 
-/// The MTU of what is on an uplink: the one that is given, noted where it exceeds the port's, or the port's.
-pub(super) fn mtu_on(
-    scope: &Scope<'_>,
-    uplink: usize,
-    given: Option<u16>,
-    path: Path,
-    findings: &mut Findings,
-) -> Option<u16> {
-    let uplink = scope.draft.uplinks.get(uplink)?;
-    let port = scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?)?;
-    let mtu = given.unwrap_or(port.mtu);
-    if mtu > port.mtu {
-        let message = format!(
-            "{mtu} is above the MTU {} of port '{}'; lower it, or raise that of the port",
-            port.mtu, port.name
-        );
+/// Notes an MTU that is above that of what the uplink is on.
+pub(super) fn check_mtu(scope: &Scope<'_>, uplink: usize, mtu: u16, path: Path, findings: &mut Findings) {
+    if let Some((what, most)) = scope.mtu_of_uplink(uplink).filter(|(_, most)| mtu > *most) {
+        let message = format!("{mtu} is above the MTU {most} of {what}; lower it, or raise that of the port");
         findings.report(path, message);
     }
-    Some(mtu)
 }
 
 /// What a segment or transit segment says of its TEPs.
 pub(super) struct Wanted<'a> {
     /// The TEP that it is pinned to by name.
     pub(super) pin: Option<&'a str>,
+    /// The teaming whose uplinks are to carry it.
+    pub(super) teaming: Option<&'a str>,
     pub(super) vni: Vni,
     pub(super) mtu: u16,
     /// The remote TEPs that it reaches.
@@ -128,6 +138,10 @@ pub(super) fn carriers(
     path: Path,
     findings: &mut Findings,
 ) -> Carriers {
+    if let Some(name) = wanted.teaming {
+        return carriers_on(scope, name, wanted, path.field("teaming"), findings);
+    }
+    let path = path.field("tep");
     let own = match wanted.pin {
         Some(name) => scope.teps.resolve(name, path, findings),
         None => None,
@@ -147,7 +161,8 @@ pub(super) fn carriers(
     let others = if like.is_some() { family(like, false) } else { Vec::new() };
     let teaming = match &scope.draft.tep_group {
         Slot::Present(group) if wanted.pin.is_none() => Teaming::Group(group.placement),
-        _ => Teaming::FailoverOrder,
+        _ if wanted.pin.is_some() => Teaming::FailoverOrder,
+        _ => scope.teamings.first().map_or(Teaming::FailoverOrder, |default| teaming_of(default.policy)),
     };
     let mut required = positions.len();
     if wanted.pin.is_some() {
@@ -162,12 +177,56 @@ pub(super) fn carriers(
     Carriers { required: required.min(teps.len()), teps, teaming }
 }
 
-/// The MTU of a TEP: its own, or that of its port.
+/// The TEPs on the uplinks of a named teaming, in the order of the uplinks; those of the first remote TEP's family first.
+fn carriers_on(
+    scope: &Scope<'_>,
+    name: &str,
+    wanted: &Wanted<'_>,
+    path: Path,
+    findings: &mut Findings,
+) -> Carriers {
+    if wanted.pin.is_some() {
+        let message = "the segment has both tep and teaming; the teaming names the uplinks of its TEPs, so remove one of the two";
+        findings.report(path.clone(), message);
+    }
+    scope.teaming_names.resolve(name, path.clone(), findings);
+    let Some(teaming) = scope.teaming(name) else { return Carriers::none() };
+    let mut positions: Vec<usize> = Vec::new();
+    for uplink in teaming.order() {
+        let on = |(position, tep): &(usize, &Tep)| {
+            scope.uplink_of_tep(*position, tep).is_some_and(|own| scope.shares_uplink(own, uplink))
+        };
+        let here = scope.draft.teps.iter().filter(on).map(|(position, _)| position);
+        positions.extend(here.filter(|position| !positions.contains(position)).collect::<Vec<_>>());
+    }
+    if positions.is_empty() && !scope.teps.incomplete() {
+        let message =
+            format!("no TEP is on an uplink of teaming '{name}'; put one there, or name another teaming");
+        findings.report(path, message);
+    }
+    let like = wanted.remotes.first();
+    let address = |position: usize| scope.draft.teps.get(position).map(|tep| tep.address.addr());
+    let foreign =
+        |position: &usize| like.zip(address(*position)).is_some_and(|(like, own)| !same_family(*like, own));
+    positions.sort_by_key(foreign);
+    let required = positions.iter().filter(|position| !foreign(position)).count();
+    let teps =
+        positions.into_iter().filter_map(|position| u16::try_from(position).ok().map(TepIndex)).collect();
+    Carriers { teps, teaming: teaming_of(teaming.policy), required }
+}
+
+/// Which TEP a flow takes by a policy for uplinks.
+const fn teaming_of(policy: TeamingPolicy) -> Teaming {
+    match policy {
+        TeamingPolicy::FailoverOrder => Teaming::FailoverOrder,
+        TeamingPolicy::LoadBalanceSourceId => Teaming::SourcePort,
+        TeamingPolicy::LoadBalanceSourceMac => Teaming::SourceMac,
+    }
+}
+
+/// The MTU of the TEP at a position.
 fn outer_mtu(scope: &Scope<'_>, tep: usize) -> Option<u16> {
-    let tep = scope.draft.teps.get(tep)?;
-    let uplink = scope.draft.uplinks.get(scope.uplinks.find(tep.uplink.as_str())?);
-    let port = uplink.and_then(|uplink| scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?));
-    tep.mtu.or(port.map(|port| port.mtu))
+    scope.mtu_of_tep(tep, scope.draft.teps.get(tep)?)
 }
 
 /// Notes what cannot be the TEP of another node that is reached from the local TEP `from`.

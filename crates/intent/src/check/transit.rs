@@ -25,8 +25,8 @@ pub(super) fn check(
     let pin = transit.tep.as_ref().map(|name| name.as_str());
     let greatest = greatest(scope, index);
     let mtu = greatest.map_or(0, |segment| segment.mtu);
-    let wanted = Wanted { pin, vni: transit.vni, mtu, remotes: &remotes };
-    let carriers = teps::carriers(scope, &wanted, path().field("tep"), findings);
+    let wanted = Wanted { pin, teaming: None, vni: transit.vni, mtu, remotes: &remotes };
+    let carriers = teps::carriers(scope, &wanted, path(), findings);
 
     let mut seen = Seen::default();
     for (position, router) in transit.service_routers.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn check(
     }
     plan::Transit {
         vni: transit.vni,
-        encapsulation: transit.encapsulation,
+        encapsulation: scope.encapsulation(transit.encapsulation),
         teaming: carriers.teaming,
         teps: carriers.teps,
         service_routers: transit.service_routers.iter().map(service_router).collect(),

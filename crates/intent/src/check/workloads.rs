@@ -7,7 +7,7 @@ use sluice_wire::{MacAddr, VlanId};
 
 use super::addresses::{family, is_link_local, require_unicast, require_unicast_mac, reserved_in};
 use super::segments::{Reach, subnet_for};
-use super::{Scope, each, teps};
+use super::{Scope, each, teps, uplinks};
 use crate::document::{Segment, Workload};
 use crate::plan::{self, Location, PortIndex, SegmentIndex};
 use crate::problem::{Findings, Path};
@@ -75,21 +75,21 @@ fn describe(port: &str, vlan: Option<VlanId>) -> String {
 
 /// What TEPs and tier-0 interfaces use of ports.
 fn uplink_attachments(scope: &Scope<'_>) -> HashMap<Attachment, String> {
-    let teps = scope.draft.teps.iter().map(|(_, tep)| (&tep.uplink, tep.vlan, format!("TEP '{}'", tep.name)));
+    let teps = scope.draft.teps.iter().map(|(index, tep)| {
+        (scope.uplink_of_tep(index, tep), scope.vlan_of_tep(tep), format!("TEP '{}'", tep.name))
+    });
     let interfaces = scope.draft.gateways.iter().flat_map(|(_, gateway)| {
         gateway.interfaces.iter().map(move |(_, interface)| {
             let owner = format!("interface '{}' of '{}'", interface.name, gateway.name);
-            (&interface.uplink, interface.vlan, owner)
+            let vlan = interface.vlan.filter(|vlan| !vlan.is_untagged());
+            (scope.uplink_of_interface(interface), vlan, owner)
         })
     });
-    let port_of =
-        |uplink: &str| scope.ports.find(scope.draft.uplinks.get(scope.uplinks.find(uplink)?)?.port.as_str());
-    teps.chain(interfaces)
-        .filter_map(|(uplink, vlan, owner)| {
-            let vlan = vlan.filter(|vlan| !vlan.is_untagged());
-            Some(((port_of(uplink.as_str())?, vlan), owner))
-        })
-        .collect()
+    let attachments = teps.chain(interfaces).flat_map(|(uplink, vlan, owner)| {
+        let bases = uplink.map(|uplink| scope.bases(uplink)).unwrap_or_default();
+        bases.into_iter().map(move |base| ((base, vlan), owner.clone()))
+    });
+    attachments.collect()
 }
 
 fn check_mac(
@@ -196,6 +196,13 @@ fn on_port(
     let port = scope.ports.resolve(workload.port.as_ref()?.as_str(), path(), findings)?;
     let vlan = workload.vlan.filter(|vlan| !vlan.is_untagged());
     let draft = scope.draft.ports.get(port)?;
+    if let Some(lag) = uplinks::lag_with(scope, draft.name.as_str()) {
+        let message = format!(
+            "port '{}' is a link of LAG '{lag}'; give the workload a port of its own, or take the port out of the LAG",
+            draft.name
+        );
+        findings.report(path(), message);
+    }
     let owner = format!("workload '{}'", workload.name);
     if let Some(other) = seen.attachments.get(&(port, vlan)) {
         let what = describe(draft.name.as_str(), vlan);

@@ -116,8 +116,12 @@ impl JsonSchema for TierNumber {
 pub struct Interface {
     /// Name of the interface, its own in the gateway.
     pub name: Name,
-    /// Name of the uplink.
-    pub uplink: Name,
+    /// Name of the uplink. Either this or `teaming`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<Name>,
+    /// Name of the teaming that says which uplink carries it, and which one when that fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teaming: Option<Name>,
     /// VLAN; without it, or 0, frames are untagged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanId>,
@@ -136,9 +140,9 @@ pub struct Interface {
 pub struct Transit {
     /// Virtual network identifier, its own among all segments and transit segments.
     pub vni: Vni,
-    /// Encapsulation towards other nodes.
-    #[serde(default)]
-    pub encapsulation: Encapsulation,
+    /// Encapsulation towards other nodes. Default: that of the uplink profile, else Geneve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encapsulation: Option<Encapsulation>,
     /// Name of the local TEP that it is pinned to. Default: the first of the family of the service routers' TEPs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tep: Option<Name>,

@@ -24,12 +24,14 @@ pub struct Tep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AddressSchema>")]
     pub gateway: Option<IpAddr>,
-    /// Name of the uplink that carries it.
-    pub uplink: Name,
-    /// Transport VLAN; without it, or 0, frames are untagged.
+    /// Name of the uplink that carries it. Default: what the teaming of the uplink profile says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<Name>,
+    /// Transport VLAN; 0: frames are untagged. Default: that of the uplink profile, else untagged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanId>,
-    /// Largest outer IP packet in bytes, at least 200 above the MTU of the segments that use the TEP. Default: the port's MTU.
+    /// Largest outer IP packet in bytes, at least 200 above the MTU of the segments that use the TEP. Default: that of the uplink profile, else
+    /// the port's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = MIN_MTU, max = MAX_MTU))]
     pub mtu: Option<u16>,
@@ -71,13 +73,16 @@ pub struct Segment {
     pub name: Name,
     /// Virtual network identifier, its own among all segments and transit segments.
     pub vni: Vni,
-    /// Encapsulation towards other nodes.
-    #[serde(default)]
-    pub encapsulation: Encapsulation,
+    /// Encapsulation towards other nodes. Default: that of the uplink profile, else Geneve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encapsulation: Option<Encapsulation>,
     /// Name of the local TEP that the segment is pinned to. Default: any of the TEP group; without a group, the first of the family of its
     /// remote TEPs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tep: Option<Name>,
+    /// Name of the teaming whose uplinks carry the segment: it takes the TEPs on those, in their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teaming: Option<Name>,
     /// Largest layer-3 packet of its workloads in bytes.
     #[serde(default = "default_mtu")]
     #[schemars(range(min = MIN_MTU, max = MAX_MTU))]

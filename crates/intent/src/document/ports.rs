@@ -1,4 +1,4 @@
-//! Ports and the uplinks that name them.
+//! Ports.
 //!
 //! The fields of a port's kind stand flat beside the common ones; [`fields_by_kind`] adds to the schema which kind takes which.
 
@@ -112,16 +112,6 @@ fn fields_by_kind(schema: &mut Schema) {
         })
         .collect();
     schema.insert("allOf".to_owned(), rules.into());
-}
-
-/// A name under which TEPs and tier-0 interfaces use a port.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Uplink {
-    /// Name of the uplink.
-    pub name: Name,
-    /// Name of the port. A port has one uplink at most.
-    pub port: Name,
 }
 
 fn default_mtu() -> u16 {

@@ -35,7 +35,11 @@ pub(super) fn sentence(error: &ValidationError<'_>, root: &Value) -> String {
             let length = instance.as_array().map_or(0, Vec::len);
             format!("has {length} entries; at most {limit} are possible, so remove {}", length as u64 - limit)
         }
-        ValidationErrorKind::MinItems { limit } => format!("is empty; give at least {limit}"),
+        ValidationErrorKind::MinItems { limit } => match instance.as_array().map_or(0, Vec::len) {
+            0 => format!("is empty; give at least {limit}"),
+            1 => format!("has one entry; give at least {limit}"),
+            length => format!("has {length} entries; give at least {limit}"),
+        },
         ValidationErrorKind::FalseSchema => foreign_field(error, root),
         _ => wrong_form(instance, error),
     }

@@ -140,7 +140,7 @@ fn teps(choices: &Choices) -> Vec<Tep> {
             name: name("tep", index),
             address,
             gateway: choice.gateway.then_some(gateway),
-            uplink: name("uplink", choice.uplink % choices.uplinks),
+            uplink: Some(name("uplink", choice.uplink % choices.uplinks)),
             vlan: choice.vlan.and_then(|number| vlan(number.into())),
             mtu: index.is_multiple_of(2).then_some(if choices.jumbo { 9000 } else { 1700 }),
         }
@@ -193,7 +193,8 @@ fn segment(choices: &Choices, index: usize, choice: &SegmentChoice) -> Segment {
     Segment {
         name: name("segment", index),
         vni: vni(choices, index),
-        encapsulation: choice.encapsulation,
+        encapsulation: Some(choice.encapsulation),
+        teaming: None,
         tep: pin.and_then(|(_, name)| name),
         mtu: mtus[choice.mtu % mtus.len()],
         gateway_addresses: if gateway.is_some() { addresses } else { Vec::new() },

@@ -72,7 +72,8 @@ fn interfaces(choices: &Choices, choice: &Tier0Choice) -> Vec<Interface> {
             let tagged = interface.tagged || !untagged.insert(uplink);
             Interface {
                 name: name("interface", index),
-                uplink: name("uplink", uplink),
+                uplink: Some(name("uplink", uplink)),
+                teaming: None,
                 vlan: if tagged { vlan(200 + index) } else { None },
                 addresses: subnets(interface.families, (v4(18, index, 2), 24), (v6(2, index, 2), 64)),
                 mtu: index.is_multiple_of(2).then_some(1500),
@@ -119,7 +120,7 @@ fn transit_of(role: Role, choices: &Choices, choice: &TransitChoice) -> Option<T
     }
     Some(Transit {
         vni: vni(choices, choices.segments.len()),
-        encapsulation: choice.encapsulation,
+        encapsulation: Some(choice.encapsulation),
         tep: pinned,
         service_routers,
     })

@@ -9,6 +9,12 @@ use std::time::Instant;
 /// What kind of thing is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AlarmKind {
+    /// A LAG has fewer links that carry traffic than it needs.
+    LagDown,
+    /// A link that works is left out of its LAG.
+    LinkExcluded,
+    /// A link goes down again and again, and is not used until it is quiet.
+    LinkFlapping,
     /// Every TEP of the node is faulty.
     NodeIsolated,
     /// A TEP of the node is not used.
@@ -23,6 +29,9 @@ impl AlarmKind {
     /// As in the CLI.
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::LagDown => "lag-down",
+            Self::LinkExcluded => "link-excluded",
+            Self::LinkFlapping => "link-flapping",
             Self::NodeIsolated => "node-isolated",
             Self::TepFaulty => "tep-faulty",
             Self::TunnelDown => "tunnel-down",

@@ -149,7 +149,9 @@ fn differences(old: &Plan, new: &Plan) -> Vec<String> {
         }
     };
     part("ports", compare(&old.ports, &new.ports, |port| &port.name));
+    part("lags", compare(&old.lags, &new.lags, |lag| &lag.name));
     part("uplinks", compare(&old.uplinks, &new.uplinks, |uplink| &uplink.name));
+    part("uplink-profile", (0, 0, usize::from(old.uplink_profile != new.uplink_profile)));
     part("teps", compare(&old.teps, &new.teps, |tep| &tep.name));
     part("tep-group", (0, 0, usize::from(old.tep_group != new.tep_group)));
     part("remote-tep-groups", compare(&old.remote_tep_groups, &new.remote_tep_groups, |group| &group.name));

@@ -100,6 +100,13 @@ impl Node {
     fn may_capture(&self, interface: &str) -> anyhow::Result<PortIndex> {
         let known = || self.plan.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
         let number = self.plan.ports.iter().position(|port| port.name == interface);
+        if let Some(lag) = self.plan.lags.iter().find(|lag| lag.name == interface) {
+            let links: Vec<&str> = lag.ports.iter().map(|port| self.plan.port_name(*port)).collect();
+            anyhow::bail!(
+                "'{interface}' is a LAG, whose frames are on its links: capture one of {}",
+                links.join(", ")
+            );
+        }
         let number =
             number.with_context(|| format!("there is no port '{interface}'; this node has {}", known()))?;
         if let Some(running) = &self.captures.running {

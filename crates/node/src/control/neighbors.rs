@@ -106,13 +106,18 @@ impl Neighbors {
         self.resolver.link_state(port.0, up, timestamp(clock));
     }
 
+    /// What is on a port goes another way now: the switches are to learn it.
+    pub(super) fn announce(&mut self, port: PortIndex, clock: CycleClock) {
+        self.resolver.announce_port(port.0, timestamp(clock));
+    }
+
     /// Takes a packet that a worker handed over.
     pub(super) fn punted(&mut self, worker: usize, punted: Punted, clock: CycleClock) {
         let Punted { generation, punt, packet } = punted;
         let now = timestamp(clock);
         match punt.kind {
-            // Comes by a ring of its own, to its own place.
-            PuntKind::Bfd => {}
+            // Come by a ring of their own, to their own places.
+            PuntKind::Bfd | PuntKind::SlowProtocols => {}
             PuntKind::Resolve(key) => {
                 let waiting = Waiting { worker, entry: punt.entry, generation, packet };
                 self.resolver.resolve(protocol_key(key), waiting, now);
@@ -176,7 +181,7 @@ fn interfaces(plan: &Plan, dataplane: &Dataplane) -> Vec<Interface> {
         match all.iter_mut().find(|interface| interface.link == link) {
             Some(interface) => interface.addresses.extend(addresses),
             None => {
-                let mac = dataplane.ports[port.index()].mac;
+                let mac = dataplane.mac(plan, port);
                 all.push(Interface { link, mac, addresses: addresses.to_vec() });
             }
         }

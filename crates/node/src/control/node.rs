@@ -9,22 +9,29 @@ use std::time::{Duration, Instant};
 use sluice_datapath::counters::{LogicalCounters, Traffic};
 use sluice_datapath::engine::Installation;
 use sluice_datapath::neighbor::NeighborTable;
+use sluice_datapath::punt::{Entry, PuntKind};
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
 use sluice_dpdk::Eal;
 use sluice_intent::plan::Plan;
+use sluice_protocols::Timestamp;
 
 use super::apply::Fixed;
 use super::capture::Captures;
-use super::links::Links;
-use super::neighbors::Neighbors;
+use super::lags::Lags;
+use super::links::{Links, Listeners};
+use super::neighbors::{Neighbors, timestamp};
+use super::teams::Teams;
 use super::teps::Teps;
 use crate::dataplane::{BFD_RING, Dataplane, Kept, PUNT_RING, Rings};
-use crate::worker::{Command, Retired};
+use crate::worker::{ActiveMembers, Command, Retired};
 
 /// Ticks between two looks at the links and whether the workers go on.
 const LINK_TICKS: u32 = 4;
 /// Between two looks at whether a snapshot is in force.
 const GLANCE: Duration = Duration::from_millis(1);
+
+/// The time between two looks at LACP's timers after which they get another look before they act.
+const HELD_UP: Duration = Duration::from_millis(20);
 
 /// Packets and bytes that a tunnel carried under snapshots that are gone.
 pub(super) type TunnelTotals = HashMap<(u32, IpAddr), (u64, u64)>;
@@ -62,6 +69,10 @@ pub(super) struct Node {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) neighbors: Neighbors,
     pub(super) links: Links,
+    pub(super) lags: Lags,
+    pub(super) teams: Teams,
+    /// When LACP's timers were last looked at, and whether they were given another look then.
+    lacp_looked: (Timestamp, bool),
     pub(super) teps: Teps,
     pub(super) captures: Captures,
     // After everything that may hold packets: its pool is freed last.
@@ -95,6 +106,8 @@ impl Node {
         neighbors.configure(&snapshot, &dataplane);
         let mut teps = Teps::new()?;
         teps.configure(&snapshot, dataplane.clock);
+        let mut lags = Lags::new(&plan.name);
+        lags.configure(&plan, &dataplane, &mut teps.alarms, timestamp(dataplane.clock));
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);
         let mut node = Self {
@@ -102,6 +115,9 @@ impl Node {
             flow_cache: plan.dataplane.flow_cache.enabled,
             profile: false,
             links: Links::default(),
+            lags,
+            teams: Teams::default(),
+            lacp_looked: Default::default(),
             teps,
             captures: Captures::default(),
             retired_tunnels: TunnelTotals::new(),
@@ -123,8 +139,9 @@ impl Node {
 
     /// Finds out which links are up, so that nobody is told of one that nobody has looked at yet.
     fn look_at_links(&mut self) {
+        let Self { links, lags, teams, teps, neighbors, .. } = self;
         if let Some(dataplane) = &self.dataplane {
-            self.links.poll(dataplane, &self.snapshot, &mut self.teps, &mut self.neighbors);
+            links.poll(dataplane, &self.snapshot, &mut Listeners { lags, teams, teps, neighbors });
         }
     }
 
@@ -142,7 +159,14 @@ impl Node {
             // Bounded, so that a flood of punted packets cannot keep the control thread from its timers.
             for _ in 0..BFD_RING {
                 let Ok(punted) = worker.bfd.pop() else { break };
-                self.teps.punted(&punted, &self.snapshot, dataplane.clock);
+                match (punted.punt.kind, punted.punt.entry) {
+                    (PuntKind::SlowProtocols, Entry::Port(port)) => {
+                        let (plan, alarms) = (self.snapshot.plan(), &mut self.teps.alarms);
+                        let (frame, now) = (punted.packet.data(), timestamp(dataplane.clock));
+                        self.lags.receive((plan, port), frame, &dataplane.active, alarms, now);
+                    }
+                    _ => self.teps.punted(&punted, &self.snapshot, dataplane.clock),
+                }
             }
             for _ in 0..PUNT_RING {
                 let Ok(punted) = worker.punts.pop() else { break };
@@ -152,8 +176,19 @@ impl Node {
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(LINK_TICKS) {
             dataplane.workers.iter_mut().for_each(|worker| worker.advance(now));
-            self.links.poll(dataplane, &self.snapshot, &mut self.teps, &mut self.neighbors);
+            let Self { links, lags, teams, teps, neighbors, .. } = self;
+            links.poll(dataplane, &self.snapshot, &mut Listeners { lags, teams, teps, neighbors });
         }
+        let now = timestamp(dataplane.clock);
+        let (looked, waited) = self.lacp_looked;
+        // What held this thread up may have held up the workers too: they are given a moment to hand over what came meanwhile. Once only.
+        let waits = !waited && now.since(looked) > HELD_UP;
+        self.lacp_looked = (now, waits);
+        if !waits {
+            let (plan, alarms) = (self.snapshot.plan(), &mut self.teps.alarms);
+            self.lags.advance(plan, &dataplane.active, alarms, now);
+        }
+        self.lags.send(dataplane);
         self.teps.advance(&self.snapshot, self.neighbors.table(), dataplane);
         self.neighbors.advance(dataplane);
         self.captures.collect(dataplane);
@@ -162,15 +197,24 @@ impl Node {
 
     /// Makes every worker decide with a new snapshot from its next batch on. [`in_force`] waits until all do.
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
+        self.links.follow(&self.plan, snapshot.plan());
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
         let Some(dataplane) = &mut self.dataplane else { return };
+        let (plan, now) = (Arc::clone(&self.plan), timestamp(dataplane.clock));
+        dataplane.active = Arc::new(ActiveMembers::new(&plan));
+        self.lags.configure(&plan, dataplane, &mut self.teps.alarms, now);
+        self.teams.configure(&plan, &dataplane.active, &mut self.teps.alarms);
         self.teps.configure(&self.snapshot, dataplane.clock);
+        let mut logical_ports: Vec<_> =
+            dataplane.workers.iter().map(|_| dataplane.logical_ports(&self.snapshot)).collect();
         for worker in &mut dataplane.workers {
             let logical = Arc::new(LogicalCounters::new(&self.snapshot));
             worker.logical = Arc::clone(&logical);
             let installation = Installation::new(Arc::clone(&self.snapshot), logical);
-            worker.deliver(Command::Install(Box::new(installation)));
+            // One for each worker was made.
+            let Some(logical_ports) = logical_ports.pop() else { break };
+            worker.deliver(Command::Install(Box::new(installation), logical_ports));
         }
         self.neighbors.configure(&self.snapshot, dataplane);
     }
@@ -245,8 +289,8 @@ impl Node {
         let plan = &setup.plan;
         Dataplane::check(&self.eal, plan, setup.rings)?;
         // Which MAC addresses devices have is known once they are there; nothing depends on which they are.
-        let facts: Vec<_> =
-            plan.ports.iter().map(|port| PortFacts { mac: port.mac.unwrap_or_default() }).collect();
+        let mac = |port| plan.port_mac(port).unwrap_or_default();
+        let facts: Vec<_> = plan.port_indices().map(|port| PortFacts { mac: mac(port) }).collect();
         Snapshot::compile(Arc::clone(plan), &facts, setup.generation, seed(&plan.name))?;
         Ok(())
     }
@@ -300,6 +344,9 @@ impl Node {
         generation: u64,
     ) -> anyhow::Result<Arc<Snapshot>> {
         let snapshot = compile(plan, dataplane, generation)?;
+        let now = timestamp(dataplane.clock);
+        self.lags.configure(plan, dataplane, &mut self.teps.alarms, now);
+        self.teams.configure(plan, &dataplane.active, &mut self.teps.alarms);
         self.neighbors.configure(&snapshot, dataplane);
         self.teps.configure(&snapshot, dataplane.clock);
         dataplane.start(&self.eal, &snapshot, self.neighbors.table())?;
@@ -345,7 +392,7 @@ pub(super) fn compile(
     dataplane: &Dataplane,
     generation: u64,
 ) -> anyhow::Result<Arc<Snapshot>> {
-    let snapshot = Snapshot::compile(Arc::clone(plan), &dataplane.facts(), generation, seed(&plan.name))?;
+    let snapshot = Snapshot::compile(Arc::clone(plan), &dataplane.facts(plan), generation, seed(&plan.name))?;
     Ok(Arc::new(snapshot))
 }
 

@@ -212,7 +212,7 @@ impl Teps {
     pub(super) fn link_state(&mut self, port: PortIndex, up: bool, snapshot: &Snapshot, clock: CycleClock) {
         let now = timestamp(clock);
         let plan = snapshot.plan();
-        let name = &plan.ports[port.index()].name;
+        let name = plan.port_name(port);
         let locals = self.addresses_on(plan, |other| other == port);
         let here = |path: &Path| match path.via {
             Via::Link(link) => link.port == port.0,
@@ -223,7 +223,7 @@ impl Teps {
             self.links_down.remove(name);
             self.sessions.path_up(|path| here(path) && !(withdrawn && is_of_neighbor(path)), now);
         } else {
-            self.links_down.insert(name.clone());
+            self.links_down.insert(name.to_owned());
         }
         // First the TEPs: one store turns all that goes through them.
         self.tell_health(plan, now);
@@ -235,7 +235,7 @@ impl Teps {
     }
 
     fn is_down(&self, plan: &Plan, port: PortIndex) -> bool {
-        self.links_down.contains(&plan.ports[port.index()].name)
+        self.links_down.contains(plan.port_name(port))
     }
 
     /// Addresses of the TEPs on some ports.

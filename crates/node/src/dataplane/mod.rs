@@ -17,7 +17,7 @@ use sluice_dpdk::{CoreSet, Eal, MemoryBacking, Mempool, MempoolError, Port, Port
 use sluice_intent::plan::{self, Plan, PortIndex, PortKind};
 use sluice_wire::MacAddr;
 
-use crate::worker::{CycleClock, StartError, WorkerQueues};
+use crate::worker::{ActiveMembers, CycleClock, LogicalPorts, StartError, WorkerQueues};
 pub(crate) use kept::Kept;
 pub(crate) use workers::{BFD_RING, PUNT_RING, WorkerHandle};
 
@@ -129,6 +129,8 @@ pub(crate) struct Dataplane {
     pub(crate) clock: CycleClock,
     /// Ports whose link was last seen down, one bit each, for the workers: why a port takes nothing.
     pub(crate) links_down: Arc<AtomicU32>,
+    /// Members of the logical ports that carry traffic.
+    pub(crate) active: Arc<ActiveMembers>,
 }
 
 impl Dataplane {
@@ -167,12 +169,24 @@ impl Dataplane {
         let is_down = |open: &OpenPort| !open.port.link().is_ok_and(|link| link.up);
         let down = ports.iter().enumerate().filter(|(_, open)| is_down(open));
         let links_down = Arc::new(AtomicU32::new(down.fold(0, |bits, (number, _)| bits | 1 << number)));
-        Ok(Self { workers: Vec::new(), ports, queues, pool, cores, rings, clock, links_down })
+        let active = Arc::new(ActiveMembers::new(plan));
+        Ok(Self { workers: Vec::new(), ports, queues, pool, cores, rings, clock, links_down, active })
     }
 
     /// What the plan does not say of the ports.
-    pub(crate) fn facts(&self) -> Vec<PortFacts> {
-        self.ports.iter().map(|port| PortFacts { mac: port.mac }).collect()
+    pub(crate) fn facts(&self, plan: &Plan) -> Vec<PortFacts> {
+        plan.port_indices().map(|port| PortFacts { mac: self.mac(plan, port) }).collect()
+    }
+
+    /// The MAC address of a port, physical or logical.
+    pub(crate) fn mac(&self, plan: &Plan, port: PortIndex) -> MacAddr {
+        let device = || self.ports.get(plan.first_port(port).index()).map(|open| open.mac);
+        plan.port_mac(port).or_else(device).unwrap_or_default()
+    }
+
+    /// Logical ports for a worker that is to decide with this snapshot.
+    pub(crate) fn logical_ports(&self, snapshot: &Snapshot) -> Box<LogicalPorts> {
+        Box::new(LogicalPorts::new(snapshot.plan(), Arc::clone(&self.active), snapshot.seed()))
     }
 
     /// Starts the workers.
@@ -183,8 +197,8 @@ impl Dataplane {
         neighbors: &Arc<NeighborTable>,
     ) -> Result<(), DataplaneError> {
         let engines = self.cores.iter().map(|_| Arc::default()).collect();
-        let Self { pool, links_down, clock, .. } = self;
-        let common = workers::Common { pool, links_down, clock: *clock, engines: &engines };
+        let Self { pool, links_down, active, clock, .. } = self;
+        let common = workers::Common { pool, links_down, active, clock: *clock, engines: &engines };
         for (position, core) in self.cores.iter().enumerate() {
             let share = |port: &OpenPort| workers::share(port.queues, self.cores.len(), position);
             let polled = self.ports.iter().map(share).sum();

@@ -19,8 +19,8 @@ use sluice_intent::plan::PortIndex;
 
 use super::DataplaneError;
 use crate::worker::{
-    Command, CycleClock, Idle, PortIo, Profiler, Punted, Receiver, Retired, TimeStampCounter, Worker,
-    WorkerCounters, WorkerIo, WorkerQueues,
+    ActiveMembers, Command, CycleClock, Idle, LogicalPorts, PortIo, Profiler, Punted, Receiver, Retired,
+    TimeStampCounter, Worker, WorkerCounters, WorkerIo, WorkerQueues,
 };
 
 /// Packets of the ring from a worker to the control thread.
@@ -67,9 +67,16 @@ pub(crate) struct Commands {
 pub(super) struct Common<'a> {
     pub(super) pool: &'a Mempool,
     pub(super) links_down: &'a Arc<AtomicU32>,
+    pub(super) active: &'a Arc<ActiveMembers>,
     pub(super) clock: CycleClock,
     /// What the engines of all workers count, in their order.
     pub(super) engines: &'a Arc<[Arc<EngineCounters>]>,
+}
+
+impl Common<'_> {
+    fn logical_ports(&self, snapshot: &Snapshot) -> Box<LogicalPorts> {
+        Box::new(LogicalPorts::new(snapshot.plan(), Arc::clone(self.active), snapshot.seed()))
+    }
 }
 
 /// Whether a worker goes on, judged by its cycle counters.
@@ -255,7 +262,7 @@ pub(super) fn start(
     neighbors: &Arc<NeighborTable>,
     common: &Common<'_>,
 ) -> Result<WorkerHandle, DataplaneError> {
-    let Common { pool, links_down, clock, engines } = *common;
+    let Common { pool, links_down, clock, engines, .. } = *common;
     let settings = &snapshot.plan().dataplane;
     let config = EngineConfig {
         flow_cache: settings.flow_cache.enabled,
@@ -288,6 +295,7 @@ pub(super) fn start(
         receivers: Vec::with_capacity(receive_queues.into()),
         io: WorkerIo::new(
             transmit,
+            common.logical_ports(snapshot),
             Arc::clone(links_down),
             pool.clone(),
             [punts_out, bfd_out],

@@ -9,10 +9,11 @@ use rtrb::Producer;
 use sluice_datapath::buffer::{BATCH, Transmit};
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::profile::{Profile, Stage, Unprofiled};
-use sluice_datapath::punt::{Punt, PuntKind};
+use sluice_datapath::punt::{Entry, Punt, PuntKind};
 use sluice_dpdk::{Mbuf, Mempool, TxQueue, cycles};
 use sluice_intent::plan::PortIndex;
 
+use super::logical_ports::{LogicalPorts, Owner};
 use super::message::{Capture, Captured, Punted};
 use super::punt_limits::{PuntLimits, may_be_answer};
 use super::{CycleClock, WorkerCounters};
@@ -29,6 +30,7 @@ pub(crate) struct PortIo {
 pub(crate) struct WorkerIo<P = Unprofiled> {
     pub(crate) profile: P,
     ports: Vec<PortIo>,
+    logical: Box<LogicalPorts>,
     /// Ports with frames waiting, one bit each.
     touched: u32,
     /// Ports whose link the control thread last saw down, one bit each.
@@ -36,7 +38,7 @@ pub(crate) struct WorkerIo<P = Unprofiled> {
     discarded: ArrayVec<Mbuf, BATCH>,
     pool: Mempool,
     punts: Producer<Punted>,
-    /// BFD has a ring of its own, so that nothing else can be in its way.
+    /// BFD and LACP have a ring of their own, so that nothing else can be in their way.
     bfd: Producer<Punted>,
     limits: PuntLimits,
     clock: CycleClock,
@@ -45,9 +47,10 @@ pub(crate) struct WorkerIo<P = Unprofiled> {
 }
 
 impl WorkerIo {
-    /// Without a profile; `ports` in the order of the plan's. The rings are that of BFD and, before it, that of all other packets.
+    /// Without a profile; `ports` in the order of the plan's. The rings are that of BFD and LACP and, before it, that of all other packets.
     pub(crate) fn new(
         ports: Vec<PortIo>,
+        logical: Box<LogicalPorts>,
         links_down: Arc<AtomicU32>,
         pool: Mempool,
         [punts, bfd]: [Producer<Punted>; 2],
@@ -57,6 +60,7 @@ impl WorkerIo {
         Self {
             profile: Unprofiled,
             ports,
+            logical,
             links_down,
             touched: 0,
             discarded: ArrayVec::new(),
@@ -77,6 +81,7 @@ impl<P: Profile> WorkerIo<P> {
         let Self {
             profile: old,
             ports,
+            logical,
             touched,
             links_down,
             discarded,
@@ -91,6 +96,7 @@ impl<P: Profile> WorkerIo<P> {
         let io = WorkerIo {
             profile,
             ports,
+            logical,
             touched,
             links_down,
             discarded,
@@ -103,6 +109,63 @@ impl<P: Profile> WorkerIo<P> {
             counters,
         };
         (io, old)
+    }
+
+    /// Takes other logical ports, and leaves those that it had.
+    pub(crate) fn exchange_logical_ports(&mut self, logical: &mut Box<LogicalPorts>) {
+        std::mem::swap(&mut self.logical, logical);
+    }
+
+    /// Whether what a physical port receives is to go through [`Self::take_in`].
+    pub(crate) fn is_member(&self, port: PortIndex) -> bool {
+        self.logical.is_member(port)
+    }
+
+    /// Takes what a member of logical ports received, and returns what is the engine's, with the port that it is to count as received on.
+    #[inline]
+    pub(crate) fn take_in(&mut self, port: PortIndex, packet: Mbuf) -> Option<(PortIndex, Mbuf)> {
+        match self.logical.owner(port, packet.data()) {
+            Owner::Port(owner) => Some((owner, packet)),
+            Owner::SlowProtocols => {
+                let punt = Punt { kind: PuntKind::SlowProtocols, entry: Entry::Port(port) };
+                self.counters.engine.received.add(1);
+                self.counters.engine.punts[punt.kind.index()].add(1);
+                self.punt(punt, packet);
+                None
+            }
+            Owner::Nobody => {
+                self.counters.engine.received.add(1);
+                self.counters.engine.count_drop(DropReason::InactiveLink);
+                self.discard(DropReason::InactiveLink, packet);
+                None
+            }
+        }
+    }
+
+    /// Has a frame wait for a physical port.
+    #[inline(always)]
+    fn enqueue(&mut self, port: usize, buffer: Mbuf) -> Result<(), Mbuf> {
+        let Some(io) = self.ports.get_mut(port) else { return Err(buffer) };
+        io.waiting.push(buffer);
+        self.touched |= 1 << port;
+        if io.waiting.is_full() {
+            self.send_waiting(port);
+        }
+        Ok(())
+    }
+
+    /// Sends through a member of a logical port.
+    #[inline(never)]
+    fn transmit_logical(&mut self, port: PortIndex, buffer: Mbuf) {
+        let buffer = match self.logical.member(port, buffer.data()) {
+            Some(member) => match self.enqueue(member, buffer) {
+                Ok(()) => return,
+                Err(buffer) => buffer,
+            },
+            None => buffer,
+        };
+        self.counters.engine.count_drop(DropReason::PortDown);
+        self.discard(DropReason::PortDown, buffer);
     }
 
     /// Sends a frame of the control thread.
@@ -254,19 +317,17 @@ impl<P: Profile> Profile for WorkerIo<P> {
 impl<P: Profile> Transmit<Mbuf> for WorkerIo<P> {
     #[inline]
     fn transmit(&mut self, port: PortIndex, buffer: Mbuf) {
-        let Some(io) = self.ports.get_mut(port.index()) else {
-            self.counters.engine.count_drop(DropReason::PortDown);
-            return;
-        };
-        io.waiting.push(buffer);
-        self.touched |= 1 << port.index();
-        if io.waiting.is_full() {
-            self.send_waiting(port.index());
+        // Logical ports are behind the physical ones.
+        if let Err(buffer) = self.enqueue(port.index(), buffer) {
+            self.transmit_logical(port, buffer);
         }
     }
 
     fn punt(&mut self, punt: Punt, buffer: Mbuf) {
-        let ring = if punt.kind == PuntKind::Bfd { &mut self.bfd } else { &mut self.punts };
+        let ring = match punt.kind {
+            PuntKind::Bfd | PuntKind::SlowProtocols => &mut self.bfd,
+            _ => &mut self.punts,
+        };
         let reason = if !self.limits.allow(punt.kind, buffer.data(), self.clock.now()) {
             DropReason::PuntLimit
         } else if ring.is_full() {

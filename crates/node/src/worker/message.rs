@@ -9,12 +9,12 @@ use sluice_datapath::punt::{Entry, Punt};
 use sluice_dpdk::{Mbuf, TxQueue};
 use sluice_intent::plan::PortIndex;
 
-use super::{Profiler, Receiver};
+use super::{LogicalPorts, Profiler, Receiver};
 
 /// From the control thread to a worker, in effect before the worker's next batch.
 pub(crate) enum Command {
-    /// Decide with this snapshot.
-    Install(Box<Installation>),
+    /// Decide with this snapshot, whose logical ports these are.
+    Install(Box<Installation>, Box<LogicalPorts>),
     /// Resolve with these neighbours.
     Neighbors(Arc<NeighborTable>),
     /// Turn the flow cache on or off.
@@ -61,7 +61,7 @@ impl Command {
         alike
             && matches!(
                 self,
-                Self::Install(_)
+                Self::Install(..)
                     | Self::Neighbors(_)
                     | Self::EnableFlowCache(_)
                     | Self::Profile(_)
@@ -83,6 +83,8 @@ pub(crate) struct Punted {
 pub(crate) enum Retired {
     /// A snapshot and what belonged to it.
     Installation(Box<Installation>),
+    /// The logical ports that belonged to it.
+    LogicalPorts(#[expect(dead_code, reason = "only dropped")] Box<LogicalPorts>),
     /// A table of neighbours.
     Neighbors(#[expect(dead_code, reason = "only dropped")] Arc<NeighborTable>),
     /// A capture that was replaced.

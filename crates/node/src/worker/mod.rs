@@ -13,6 +13,7 @@
 
 mod idle;
 mod io;
+mod logical_ports;
 mod message;
 mod profiler;
 mod punt_limits;
@@ -37,6 +38,7 @@ use sluice_intent::plan::PortIndex;
 
 pub(crate) use idle::Idle;
 pub(crate) use io::{PortIo, WorkerIo};
+pub(crate) use logical_ports::{ActiveMembers, LogicalPorts};
 pub(crate) use message::{Capture, Captured, Command, Punted, Retired};
 pub(crate) use profiler::{Profiler, TimeStampCounter};
 #[cfg(test)]
@@ -97,13 +99,15 @@ pub(crate) struct Receiver {
     pub(crate) queue: RxQueue,
     /// Whether received bytes are in no cache of this core yet, as from a NIC.
     pub(crate) cold: bool,
+    /// Whether the port is a member of a logical port.
+    pub(crate) member: bool,
     /// Packets that the queue had lost for want of memory when last seen.
     uncopied: u64,
 }
 
 impl Receiver {
     pub(crate) fn new(port: PortIndex, queue: RxQueue, cold: bool) -> Self {
-        Self { port, cold, uncopied: queue.uncopied_packets(), queue }
+        Self { port, cold, member: false, uncopied: queue.uncopied_packets(), queue }
     }
 
     /// Counts what the queue has lost since the last call.
@@ -233,7 +237,12 @@ impl<P: Profile> Worker<P> {
                 self.counters.received.add(received as u64);
                 self.io.capture_received(receiver.port, &batch);
                 self.io.amend(Stage::Receive, received);
-                self.engine.process(receiver.port, &mut batch, self.clock.at(start), &mut self.io);
+                let now = self.clock.at(start);
+                if receiver.member {
+                    process_members(&mut self.engine, receiver.port, &mut batch, now, &mut self.io);
+                } else {
+                    self.engine.process(receiver.port, &mut batch, now, &mut self.io);
+                }
                 self.io.amend(Stage::Other, 0);
             }
             self.io.enter(Stage::Other, 0);
@@ -266,12 +275,17 @@ impl<P: Profile> Worker<P> {
     fn obey(&mut self, now: Timestamp) -> Option<Ended> {
         while let Ok(command) = self.commands.pop() {
             match command {
-                Command::Install(mut installation) => {
+                Command::Install(mut installation, mut logical_ports) => {
                     let generation = installation.snapshot().generation();
                     // In its own box, so that nothing is allocated or freed here.
                     self.engine.install(&mut installation);
                     self.counters.generation.store(generation, Ordering::Release);
                     self.retire(Retired::Installation(installation));
+                    self.io.exchange_logical_ports(&mut logical_ports);
+                    self.retire(Retired::LogicalPorts(logical_ports));
+                    for receiver in &mut self.receivers {
+                        receiver.member = self.io.is_member(receiver.port);
+                    }
                 }
                 Command::Neighbors(table) => {
                     let old = self.engine.set_neighbors(table);
@@ -293,7 +307,10 @@ impl<P: Profile> Worker<P> {
                     self.retire(Retired::Capture(old));
                 }
                 // There is room for it since the worker began.
-                Command::Receive(receiver) => self.receivers.push(receiver),
+                Command::Receive(mut receiver) => {
+                    receiver.member = self.io.is_member(receiver.port);
+                    self.receivers.push(receiver);
+                }
                 Command::SendBy { port, queue } => self.io.set_queue(port, queue),
                 Command::Stop => {
                     self.io.flush();
@@ -312,6 +329,28 @@ impl<P: Profile> Worker<P> {
     /// is better than never.
     fn retire(&mut self, retired: Retired) {
         drop(self.retired.push(retired));
+    }
+}
+
+/// Processes what a member of logical ports received: as theirs, by port, and nothing where the member carries no traffic.
+fn process_members<P: Profile>(
+    engine: &mut Engine,
+    port: PortIndex,
+    batch: &mut ArrayVec<Mbuf, BATCH>,
+    now: Timestamp,
+    io: &mut WorkerIo<P>,
+) {
+    let mut owned = ArrayVec::<(PortIndex, Mbuf), BATCH>::new();
+    batch.drain(..).for_each(|packet| owned.extend(io.take_in(port, packet)));
+    while let Some((owner, _)) = owned.first() {
+        let owner = *owner;
+        // All of them, nearly always.
+        let mut others = ArrayVec::new();
+        for (other, packet) in owned.drain(..) {
+            if other == owner { batch.push(packet) } else { others.push((other, packet)) }
+        }
+        engine.process(owner, batch, now, io);
+        owned = others;
     }
 }
 

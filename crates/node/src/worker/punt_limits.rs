@@ -1,17 +1,20 @@
 //! How many packets of each kind a worker hands to the control thread, so that a storm of one kind leaves the others their share.
 //!
 //! ARP and neighbour discovery to this node's MAC address are limited apart from those to a group: answers to the node's own questions come
-//! that way, and everything that the stations of a link ask each other the other way. BFD has a limit and a ring of its own.
+//! that way, and everything that the stations of a link ask each other the other way. BFD has a limit of its own, and shares a ring with LACP alone.
 
 use sluice_datapath::punt::PuntKind;
 use sluice_datapath::time::Timestamp;
 use sluice_datapath::token_bucket::TokenBucket;
 
 /// Packets of each kind in a second; of ARP and neighbour discovery those to a group.
-const A_SECOND: [u64; PuntKind::COUNT] = [2_000, 2_000, 10_000, BFD_A_SECOND];
+const A_SECOND: [u64; PuntKind::COUNT] = [2_000, 2_000, 10_000, BFD_A_SECOND, SLOW_PROTOCOLS_A_SECOND];
 
 /// BFD packets in a second: of 10,000 sessions at 300 ms, and some more.
 const BFD_A_SECOND: u64 = 50_000;
+
+/// LACPDUs and markers in a second: the ten that IEEE 802.3 annex 57A.4 allows a link, for more links than a node has.
+const SLOW_PROTOCOLS_A_SECOND: u64 = 500;
 
 /// ARP and neighbour discovery packets to one station, in a second: the answers of as many neighbours.
 const DIRECTED_A_SECOND: u64 = 10_000;
@@ -68,6 +71,7 @@ mod tests {
             (PuntKind::Arp, TO_US, 10_000),
             (PuntKind::NeighborDiscovery, TO_US, 10_000),
             (PuntKind::Bfd, TO_US, 50_000),
+            (PuntKind::SlowProtocols, TO_ALL, 500),
         ] {
             let passed = passes(&mut PuntLimits::new(), kind, &frame, 97_000);
             assert!((10 * limit..=10 * limit + limit / 10).contains(&passed), "{kind:?}: {passed}");

@@ -14,6 +14,7 @@ mod capture;
 mod drops;
 mod forwarding;
 mod held_up;
+mod lags;
 mod lifecycle;
 mod links;
 mod memif;

@@ -4,6 +4,7 @@
 //! `edge-1.json` beside that document, which the CLI's tests answer from. Numbers that depend on time and traffic are left out of the
 //! comparison. With `SLUICE_UPDATE_DOCS=1` the file is written anew instead; `docs/cli.md` is then written by the CLI's test of the same.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,6 +13,8 @@ use sluice_control::{
     CaptureDirection, Client, ClientError, Reply, Request, RingDirection, TracePacket, TracePayload,
     TraceProtocol,
 };
+use sluice_protocols::Timestamp;
+use sluice_protocols::lacp::{Action, Lag, LagConfig, PortConfig};
 use sluice_wire::MacAddr;
 
 use crate::support::documents::{ROUTER_MAC, Station, changed};
@@ -21,11 +24,15 @@ use crate::support::network::in_network;
 use crate::support::node::{Node, answer, apply};
 use crate::support::{LIMIT, wait_for};
 
-const PORTS: [&str; 3] = ["fp-eth0", "fp-eth1", "vm-1"];
+const PORTS: [&str; 5] = ["fp-eth0", "fp-eth1", "vm-1", "fp-eth2", "fp-eth3"];
+/// The links of the node's LAG among them.
+const LAG_PORTS: [&str; 2] = ["fp-eth2", "fp-eth3"];
+/// Whom they lead to.
+const PARTNER: MacAddr = MacAddr([2, 0, 0, 0, 0x0c, 1]);
 const VM_1: Station = (std::net::Ipv4Addr::new(10, 10, 20, 10), MacAddr([2, 0, 0, 0, 0, 1]));
 
 /// Numbers, and lists of numbers, that are not the same in every run.
-const VARYING: [&str; 31] = [
+const VARYING: [&str; 33] = [
     "pid",
     "uptime_s",
     "core",
@@ -54,6 +61,8 @@ const VARYING: [&str; 31] = [
     "rewrites",
     "packets",
     "sent",
+    "received",
+    "last_received_s",
     "since_s",
     "local_discriminator",
     "extended",
@@ -120,6 +129,8 @@ fn requests() -> Vec<Request> {
         Request::GetLogicalRouters,
         Request::GetPhysicalPorts,
         Request::GetPhysicalPortStats { name: "fp-eth0".into() },
+        Request::GetHostSwitches,
+        Request::GetLags,
         Request::GetVteps,
         Request::GetTunnelPorts,
         Request::GetTnTepGroups,
@@ -143,21 +154,44 @@ struct Ends {
     transport: Link,
     north: Link,
     vm_1: Link,
+    links: [Link; 2],
+    /// The other end of the LAG.
+    partner: RefCell<Lag>,
+    start: Instant,
 }
 
 impl Ends {
     fn open() -> Self {
-        let [mut transport, mut north, vm_1] = PORTS.map(Link::open);
+        let [mut transport, mut north, vm_1] = [PORTS[0], PORTS[1], PORTS[2]].map(Link::open);
         transport.answer_for([172, 16, 2, 1].into(), MacAddr([2, 0, 0, 0, 9, 1]));
         transport.answer_for([172, 16, 2, 11].into(), MacAddr([2, 0, 0, 0, 9, 11]));
         north.answer_for([192, 0, 2, 1].into(), MacAddr([2, 0, 0, 0, 2, 1]));
-        Self { transport, north, vm_1 }
+        let ports = (0..2).map(|port| PortConfig::new(port, MacAddr([2, 0, 0, 0, 0x0c, 1 + port as u8])));
+        let config = LagConfig { fast: true, ..LagConfig::new(PARTNER, 5, ports.collect()) };
+        let mut partner = Lag::new(config).unwrap();
+        (0..2).for_each(|port| partner.link_state(port, Some(10_000), Timestamp::default()));
+        let links = LAG_PORTS.map(Link::open);
+        Self { transport, north, vm_1, links, partner: RefCell::new(partner), start: Instant::now() }
     }
 
     /// Answers what was asked.
     fn glance(&self) {
         self.transport.glance();
         self.north.glance();
+        let (mut partner, now) =
+            (self.partner.borrow_mut(), Timestamp::default().after(self.start.elapsed()));
+        for (port, link) in (0..).zip(&self.links) {
+            while let Some(frame) = link.waiting() {
+                // What is none of the slow protocols is not for it, nor is what it sent itself.
+                let _ = partner.receive(port, &frame, now);
+            }
+        }
+        partner.advance(now);
+        while let Some(action) = partner.next_action() {
+            if let Action::Send { port, frame } = action {
+                self.links[usize::from(port)].send(&frame);
+            }
+        }
     }
 
     fn send(&self, to: [u8; 4]) {
@@ -170,6 +204,7 @@ impl Ends {
             let before = node.port_statistics("vm-1").rx_packets;
             (0..10).for_each(|_| self.send(to));
             wait_for("the datagrams", || {
+                self.glance();
                 (node.port_statistics("vm-1").rx_packets == before + 10).then_some(())
             });
         }
@@ -182,6 +217,11 @@ impl Ends {
             let neighbors = answer!(node, &Request::GetNeighbor, Neighbors);
             let in_state = |state: &str| neighbors.iter().filter(|n| n.state == state).count();
             (in_state("reachable") == 3 && in_state("failed") == 1).then_some(())
+        });
+        wait_for("the LAG", || {
+            self.glance();
+            let lag = answer!(node, &Request::GetLags, Lags).remove(0);
+            lag.links.iter().all(|link| link.active).then_some(())
         });
         self.send_all(node, [10, 10, 30, 10], 123);
         self.send_all(node, [203, 0, 113, 9], 3);

@@ -25,6 +25,9 @@
 //! - Fewer active links than [`LagConfig::min_links`]: the LAG as a whole counts as down, which is for the node to act
 //!   on. LACP goes on, so that the other end keeps its links.
 //! - A link on which this system hears itself is left out until 90 s have passed without that.
+//! - A link that goes down or stops carrying traffic more than [`crate::damping::DOWNS`] times within
+//!   [`crate::damping::WINDOW`] is left out until [`crate::damping::QUIET`] has passed without that. LACP goes on, so that
+//!   the other end does not use it either.
 //! - The first LACPDU of a link goes out when the link comes up, not a period later.
 //!
 //! Limits: version 1 (no conversation-sensitive distribution), no independent control of collecting and distributing, no
@@ -128,6 +131,8 @@ pub enum Exclusion {
     Individual,
     /// This system hears itself on it: it is looped back.
     Loopback,
+    /// It went down too often ([`crate::damping`]): it stays out until it has been quiet for a while.
+    Flapping,
 }
 
 /// State of the Receive machine (§6.4.12).

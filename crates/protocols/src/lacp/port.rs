@@ -11,6 +11,7 @@ use super::{
     PortCounters, PortView, ReceiveState, SHORT_TIMEOUT, SLOW_PERIODIC, Selected,
 };
 use crate::Timestamp;
+use crate::damping::Damper;
 use crate::rate::RateLimit;
 
 /// LACPDUs at most in any [`FAST_PERIODIC`] (§6.4.16).
@@ -82,6 +83,7 @@ pub(super) struct Port {
     sent: [Option<Timestamp>; BURST],
     /// Until when the link counts as looped back.
     looped: Option<Timestamp>,
+    damper: Damper,
     pub(super) exclusion: Option<Exclusion>,
     actor_churn: Churn,
     partner_churn: Churn,
@@ -109,6 +111,7 @@ impl Port {
             need_to_transmit: false,
             sent: [None; BURST],
             looped: None,
+            damper: Damper::default(),
             exclusion: None,
             actor_churn: Churn::default(),
             partner_churn: Churn::default(),
@@ -143,6 +146,10 @@ impl Port {
         if megabits == self.megabits {
             return;
         }
+        // What was active is counted when it stops being so.
+        if megabits.is_none() && !self.is_active() {
+            self.damper.went_down(now);
+        }
         // "PORT_DISABLED"
         self.megabits = None;
         self.receive = ReceiveState::PortDisabled;
@@ -163,7 +170,12 @@ impl Port {
 
     /// The other end is known, so that the link may be selected.
     pub(super) fn is_eligible(&self) -> bool {
-        self.is_enabled() && self.looped.is_none() && !self.has(LacpState::DEFAULTED)
+        self.is_enabled() && self.looped.is_none() && !self.is_damped() && !self.has(LacpState::DEFAULTED)
+    }
+
+    /// It went down too often.
+    pub(super) const fn is_damped(&self) -> bool {
+        self.damper.is_held()
     }
 
     pub(super) fn is_looped(&self) -> bool {
@@ -263,6 +275,7 @@ impl Port {
         if self.looped.is_some_and(|until| until <= now) {
             self.looped = None;
         }
+        self.damper.advance(now);
         if self.current_while.is_none_or(|until| until > now) {
             return;
         }
@@ -293,7 +306,10 @@ impl Port {
             _ => return false,
         };
         self.counters.activations += u64::from(next == MuxState::CollectingDistributing);
-        self.counters.deactivations += u64::from(self.is_active());
+        if self.is_active() {
+            self.counters.deactivations += 1;
+            self.damper.went_down(now);
+        }
         self.mux = next;
         self.wait_while = (next == MuxState::Waiting).then(|| now.after(AGGREGATE_WAIT));
         let active = next == MuxState::CollectingDistributing;
@@ -369,7 +385,8 @@ impl Port {
         };
         let transmit = self.permitted().filter(|_| self.need_to_transmit);
         let churn = [self.actor_churn.deadline(), self.partner_churn.deadline()];
-        let timers = [self.current_while, periodic, self.wait_while, self.looped, transmit];
+        let damped = self.damper.deadline();
+        let timers = [self.current_while, periodic, self.wait_while, self.looped, damped, transmit];
         timers.into_iter().chain(churn).flatten().filter(|at| *at > now).min()
     }
 

@@ -64,6 +64,7 @@ pub(super) fn select(config: &LagConfig, ports: &mut [Port], aggregate: &mut Opt
         };
         port.exclusion = match (Group::of(port), aggregate.as_ref()) {
             _ if port.is_looped() => Some(Exclusion::Loopback),
+            _ if port.is_damped() => Some(Exclusion::Flapping),
             (Some(group), Some(chosen)) if group != *chosen => Some(group.exclusion(chosen)),
             _ => None,
         };

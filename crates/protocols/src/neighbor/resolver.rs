@@ -152,6 +152,13 @@ impl<P> Resolver<P> {
         }
     }
 
+    /// Announces the own addresses on every link of `port`, which is up, again: what carries it changed, and the stations and switches
+    /// around are to learn the way.
+    pub fn announce_port(&mut self, port: u16, now: Timestamp) {
+        let links: Vec<Link> = self.links.keys().filter(|link| link.port == port).copied().collect();
+        links.into_iter().for_each(|link| self.announce(link, now));
+    }
+
     /// Frames that may have been answers to questions of this resolver were received and dropped before
     /// [`Resolver::receive`] saw them, until `now`.
     ///

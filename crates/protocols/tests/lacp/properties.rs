@@ -191,6 +191,8 @@ proptest! {
         // Whatever was before: links that are new, and a partner that is ready, are a LAG of all its links.
         world.take(&Step::Configure { ports: PORTS, max: 3, key: 1, fast: false, active: true });
         (0..PORTS).for_each(|port| world.take(&Step::Link(port, None)));
+        // None of them is left out for flapping.
+        world.take(&Step::Wait(10_000));
         (0..PORTS).for_each(|port| world.take(&Step::Link(port, Some(25_000))));
         for _ in 0..6 {
             let ready = |port| Step::Hear { port, system: 0, key: 1, state: 0x3d, knows: true };

@@ -183,3 +183,35 @@ fn a_new_configuration_keeps_what_it_can() {
     assert!(conversation.lag.configure(config(33), conversation.now).is_err());
     assert_eq!(conversation.lag.view().ports.len(), 2);
 }
+
+#[test]
+fn a_link_that_flaps_stays_out_until_it_is_quiet_and_the_other_end_knows() {
+    let mut conversation = Conversation::up(config(2));
+    for _ in 0..3 {
+        conversation.hear(1, "AG");
+        assert_eq!(conversation.news(), ["1 inactive"]);
+        conversation.pass(secs(1));
+        conversation.hear(1, READY);
+        assert_eq!(conversation.news(), ["1 active"]);
+    }
+    conversation.hear(1, "AG");
+    assert_eq!(conversation.news(), ["1 inactive", "1 excluded: Flapping"]);
+    assert!(!conversation.port(1).actor.state.contains(sluice_wire::lacp::LacpState::SYNCHRONIZATION));
+    for _ in 0..9 {
+        conversation.hear(1, READY);
+        conversation.pass(secs(1));
+        assert!(!conversation.port(1).active && conversation.port(0).active);
+    }
+    // The link itself goes down: it was not quiet.
+    conversation.link(1, None);
+    conversation.link(1, Some(10_000));
+    conversation.hear(1, READY);
+    conversation.pass(secs(9));
+    assert_eq!(conversation.news(), Vec::<String>::new());
+    conversation.hear(1, READY);
+    conversation.pass(secs(1));
+    assert_eq!(conversation.news(), Vec::<String>::new(), "told as it passed");
+    conversation.pass(secs(2));
+    conversation.hear(1, READY);
+    assert!(conversation.port(1).active);
+}

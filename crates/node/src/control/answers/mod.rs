@@ -4,6 +4,7 @@ mod dataplane;
 mod logical;
 mod ports;
 mod teps;
+mod uplinks;
 
 use anyhow::Context;
 use sluice_control::{Answer, DataplaneState, Request, RingDirection, Status};
@@ -35,6 +36,8 @@ pub(super) fn answer(node: &mut Node, request: Request) -> anyhow::Result<Answer
         }
         Request::GetPhysicalPorts => Answer::PhysicalPorts(ports::physical_ports(node)?),
         Request::GetPhysicalPortStats { name } => Answer::PhysicalPortStats(ports::statistics(node, &name)?),
+        Request::GetHostSwitches => Answer::HostSwitches(vec![uplinks::host_switch(node)?]),
+        Request::GetLags => Answer::Lags(uplinks::lags(node)?),
         Request::GetVteps => Answer::Vteps(ports::vteps(node)?),
         Request::GetTunnelPorts => Answer::TunnelPorts(ports::tunnel_ports(node)),
         Request::GetTnTepGroups => Answer::TnTepGroups(teps::groups(node)?),

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use sluice_control::{Neighbor, PhysicalPort, PhysicalPortStats, TunnelPort, Vtep};
-use sluice_intent::plan::{Encapsulation, Location, PortIndex, PortKind};
+use sluice_intent::plan::{Encapsulation, Location, LogicalPort, PortIndex, PortKind};
 
 use sluice_protocols::neighbor::{NeighborKey, NeighborState, NeighborView};
 
@@ -47,15 +47,18 @@ fn kind(kind: &PortKind) -> &'static str {
     }
 }
 
-fn state(up: bool) -> String {
+/// How the state of a link is written in the CLI.
+pub(super) fn state(up: bool) -> String {
     if up { "up" } else { "down" }.to_owned()
 }
 
 fn users(node: &Node, port: PortIndex) -> Vec<String> {
-    let uplinks =
-        node.plan.uplinks.iter().filter(|uplink| uplink.port == port).map(|uplink| uplink.name.clone());
+    let plan = &node.plan;
+    let uplinks = plan.uplinks.iter().filter(|uplink| uplink.port == port).map(|uplink| uplink.name.clone());
+    let lag = plan.lag_of(port).map(|position| plan.lags[position].name.clone());
+    let uplinks = uplinks.chain(lag);
     let here = |location: &Location| matches!(location, Location::Port { port: own, .. } if *own == port);
-    let workloads = node.plan.workloads.iter().filter(|workload| here(&workload.location));
+    let workloads = plan.workloads.iter().filter(|workload| here(&workload.location));
     uplinks.chain(workloads.map(|workload| workload.name.clone())).collect()
 }
 
@@ -110,15 +113,23 @@ pub(super) fn vteps(node: &Node) -> anyhow::Result<Vec<Vtep>> {
             name: tep.name.clone(),
             address: tep.address.to_string(),
             gateway: tep.gateway,
-            mac: running.ports[uplink.port.index()].mac.to_string(),
+            mac: running.mac(plan, uplink.port).to_string(),
             vlan: tep.vlan.map(|vlan| vlan.get()),
             uplink: uplink.name.clone(),
-            port: plan.ports[uplink.port.index()].name.clone(),
+            port: plan.port_name(carrier(node, uplink.port)).to_owned(),
             mtu: tep.mtu,
             state: state(node.links.is_up(uplink.port)),
         }
     };
     Ok(plan.teps.iter().map(vtep).collect())
+}
+
+/// The port or LAG that carries what is on a port: of a team the one that it is on now.
+pub(super) fn carrier(node: &Node, port: PortIndex) -> PortIndex {
+    let Some(LogicalPort::Team(team)) = node.plan.logical_port(port) else { return port };
+    let position = port.index() - node.plan.ports.len();
+    let active = node.dataplane.as_ref().map_or(1, |running| running.active.get(position));
+    team.ports.get(active.trailing_zeros() as usize).copied().unwrap_or(port)
 }
 
 /// How an encapsulation is written in the CLI.
@@ -163,15 +174,12 @@ fn state_name(state: NeighborState) -> &'static str {
 }
 
 pub(super) fn neighbors(node: &Node) -> Vec<Neighbor> {
-    let neighbor = |(key, view): (&NeighborKey, NeighborView)| {
-        let port = node.plan.ports.get(usize::from(key.link.port));
-        Neighbor {
-            interface: port.map_or_else(String::new, |port| port.name.clone()),
-            vlan: key.link.vlan.map(|vlan| vlan.get()),
-            address: key.address,
-            mac: view.mac.map_or_else(String::new, |mac| mac.to_string()),
-            state: state_name(view.state).to_owned(),
-        }
+    let neighbor = |(key, view): (&NeighborKey, NeighborView)| Neighbor {
+        interface: node.plan.port_name(PortIndex(key.link.port)).to_owned(),
+        vlan: key.link.vlan.map(|vlan| vlan.get()),
+        address: key.address,
+        mac: view.mac.map_or_else(String::new, |mac| mac.to_string()),
+        state: state_name(view.state).to_owned(),
     };
     let mut all: Vec<Neighbor> = node.neighbors.iter().map(neighbor).collect();
     all.sort_by(|a, b| (&a.interface, a.vlan, a.address).cmp(&(&b.interface, b.vlan, b.address)));
