@@ -150,8 +150,7 @@ impl Teps {
         self.changed = true;
         let down = self.addresses_on(plan, |port| self.is_down(plan, port));
         let (links_down, isolated) = (&self.links_down, self.isolated);
-        let is_down =
-            |port: u16| plan.ports.get(usize::from(port)).is_some_and(|port| links_down.contains(&port.name));
+        let is_down = |port: u16| links_down.contains(plan.port_name(PortIndex(port)));
         let lost = |path: &Path| match path.via {
             Via::Link(link) => isolated || is_down(link.port),
             Via::Tunnel { .. } => down.contains(&path.local),
@@ -392,8 +391,7 @@ impl Teps {
             self.alarms.raise(AlarmKind::NodeIsolated, &plan.name, sentence);
         } else {
             let down = &self.links_down;
-            let is_up =
-                |port: u16| plan.ports.get(usize::from(port)).is_some_and(|port| !down.contains(&port.name));
+            let is_up = |port: u16| !down.contains(plan.port_name(PortIndex(port)));
             self.sessions.path_up(|path| matches!(path.via, Via::Link(link) if is_up(link.port)), now);
             self.alarms.clear(AlarmKind::NodeIsolated, &plan.name, "a TEP of the node works again");
         }
