@@ -23,6 +23,7 @@ use super::{
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
 use crate::neighbor::NeighborKey;
+use crate::tep_load::PairTraffic;
 
 /// Why a plan cannot be compiled for the ports that it is to run on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +81,7 @@ impl Snapshot {
         let segment_originations = compiler.segment_originations();
         let Compiler { tunnels, tunnel_groups, tep_pairs, ingresses, ports, .. } = compiler;
         let (remote_teps_v4, remote_teps_v6) = remote_teps(&plan);
+        let by_load = plan.tep_group.is_some_and(|group| group.placement == Placement::LoadAware);
         Ok(Self {
             generation,
             seed,
@@ -93,6 +95,7 @@ impl Snapshot {
             tunnels,
             tunnel_groups,
             tunnel_states: TunnelStates::new(tep_pairs.len()),
+            pair_traffic: PairTraffic::new(if by_load { tep_pairs.len() } else { 0 }),
             tep_pairs,
             originations,
             segment_originations,

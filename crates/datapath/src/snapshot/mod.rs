@@ -21,12 +21,15 @@ use std::sync::Arc;
 use sluice_intent::plan::{Plan, PortIndex};
 use sluice_wire::MacAddr;
 
+use crate::tep_load::PairTraffic;
+
 pub use ingress::IngressId;
 pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
 pub use router::{Router, RouterId};
 pub(crate) use segment::Segment;
 pub use segment::SegmentId;
 pub(crate) use table::ExactTable;
+pub(crate) use tunnel::FromTep;
 pub use tunnel::{TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelId, TunnelStates};
 
 /// What the plan does not say of a port because only its device knows.
@@ -55,6 +58,8 @@ pub struct Snapshot {
     tunnel_groups: Vec<TunnelGroup>,
     tep_pairs: Vec<TepPair>,
     tunnel_states: TunnelStates,
+    /// What was sent between each pair; of no pair where no flow is placed by load.
+    pair_traffic: PairTraffic,
     /// The ingress of packets that each router originates, in the order of the routers.
     originations: Vec<IngressId>,
     /// The ingress of frames that each segment's proxy originates, in the order of the segments.
@@ -159,6 +164,11 @@ impl Snapshot {
         let position = group.tunnels().position(|id| id == own).unwrap_or_default();
         // The flows of a tunnel that failed are few or many: those of different ones go different ways.
         usable().nth(position.checked_rem(usable().count()).unwrap_or_default()).unwrap_or(own)
+    }
+
+    /// What was sent between each of the pairs.
+    pub(crate) fn pair_traffic(&self) -> &PairTraffic {
+        &self.pair_traffic
     }
 
     /// Tunnels to the TEPs of other nodes: for each segment, one for each pair of TEPs that its flows may take.
