@@ -73,11 +73,6 @@ impl<'d> Scope<'d> {
         })
     }
 
-    /// Whether the node's TEPs are a group, as far as that can be told.
-    fn has_group(&self) -> bool {
-        matches!(self.draft.tep_group, Slot::Present(_))
-    }
-
     /// The node's own TEPs by address and position.
     fn local_teps(&self) -> impl Iterator<Item = (usize, std::net::IpAddr)> {
         self.draft.teps.iter().map(|(index, tep)| (index, tep.address.addr()))

@@ -289,6 +289,20 @@ pub enum Placement {
     LoadAware,
 }
 
+/// Which of the local TEPs that may carry a segment a flow takes; of those of the remote TEP's family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Teaming {
+    /// The first that is usable: the segment is pinned to the first of all, and the others are there in case that fails.
+    FailoverOrder,
+    /// The one that the port and VLAN say on which the flow enters the node: all of a workload takes the same.
+    SourcePort,
+    /// The one that the source MAC address says. Routed flows have that of the gateway, and take the one of the port and VLAN.
+    SourceMac,
+    /// Any of the TEP group.
+    Group(Placement),
+}
+
 /// TEPs of another node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemoteTepGroup {
@@ -360,10 +374,10 @@ pub struct Segment {
     pub vni: Vni,
     /// Encapsulation towards other nodes.
     pub encapsulation: Encapsulation,
-    /// The local TEP that it is pinned to, or that BUM traffic takes; none on a node without TEPs.
-    pub tep: Option<TepIndex>,
-    /// Whether its flows take any TEP of the group.
-    pub grouped: bool,
+    /// The local TEPs that may carry it, of both families, the preferred ones first; empty on a node without TEPs.
+    pub teps: Vec<TepIndex>,
+    /// Which of them a flow takes.
+    pub teaming: Teaming,
     /// Largest layer-3 packet of its workloads in bytes.
     pub mtu: u16,
     /// The gateway it is connected to, if any.
@@ -468,10 +482,10 @@ pub struct Transit {
     pub vni: Vni,
     /// Its encapsulation.
     pub encapsulation: Encapsulation,
-    /// The local TEP that it is pinned to; none on a node without TEPs.
-    pub tep: Option<TepIndex>,
-    /// Whether its flows take any TEP of the group.
-    pub grouped: bool,
+    /// The local TEPs that may carry it, of both families, the preferred ones first; empty on a node without TEPs.
+    pub teps: Vec<TepIndex>,
+    /// Which of them a flow takes.
+    pub teaming: Teaming,
     /// The service routers, at most [`MAX_ECMP`]; the one whose `edge` is the node's own name runs here.
     pub service_routers: Vec<ServiceRouter>,
 }

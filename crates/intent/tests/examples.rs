@@ -82,7 +82,7 @@ fn the_host_example_in_the_plan() {
     assert_eq!((plan.dataplane.idle_sleep_us, plan.dataplane.memory_mib), (100, 256));
     assert_eq!(plan.router_mac, sluice_intent::plan::DEFAULT_ROUTER_MAC);
     let segment = &plan.segments[0];
-    assert_eq!(segment.tep.unwrap().index(), 0);
+    assert_eq!(segment.teps[0].index(), 0);
     assert_eq!(segment.remote_teps, ["172.16.1.20".parse::<std::net::IpAddr>().unwrap()]);
     assert!(matches!(plan.workloads[0].location, Location::Port { port, vlan: None } if port.index() == 1));
 }
@@ -94,7 +94,7 @@ fn the_large_example_in_the_plan() {
     let remote = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
     assert_eq!(web.remote_teps, [remote("172.16.1.30"), remote("172.16.1.20")]);
     assert_eq!(database.remote_teps, [remote("2001:db8:1::20")]);
-    assert_eq!((isolated.replication, isolated.tep.unwrap().index()), (Replication::None, 0));
+    assert_eq!((isolated.replication, isolated.teps[0].index()), (Replication::None, 0));
     assert_eq!(storage.gateway.unwrap().index(), 0);
     assert_eq!(plan.teps[1].mtu, 1700);
 

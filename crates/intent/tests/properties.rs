@@ -27,11 +27,13 @@ fn assert_promises(plan: &Plan) {
         assert!(tep.vlan.is_none_or(|vlan| !vlan.is_untagged()));
     }
     for segment in &plan.segments {
-        assert_eq!(segment.tep.is_none(), plan.teps.is_empty());
+        assert_eq!(segment.teps.is_empty(), plan.teps.is_empty());
+        let distinct: std::collections::HashSet<_> = segment.teps.iter().collect();
+        assert_eq!(distinct.len(), segment.teps.len());
         assert_eq!(segment.gateway.is_none(), segment.gateway_addresses.is_empty());
         let remotes: std::collections::HashSet<_> = segment.remote_teps.iter().collect();
         assert_eq!(remotes.len(), segment.remote_teps.len());
-        if let Some(tep) = segment.tep.map(|tep| &plan.teps[tep.index()]) {
+        if let Some(tep) = segment.teps.first().map(|tep| &plan.teps[tep.index()]) {
             assert!(segment.mtu + 200 <= tep.mtu);
             assert!(remotes.iter().all(|remote| remote.is_ipv4() == tep.address.addr().is_ipv4()));
         }

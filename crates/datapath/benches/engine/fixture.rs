@@ -121,8 +121,8 @@ pub(crate) fn snapshot() -> Snapshot {
             name: "web".into(),
             vni: Vni::new(VNI).expect("vni"),
             encapsulation: Encapsulation::Geneve,
-            tep: Some(TepIndex(0)),
-            grouped: false,
+            teps: vec![TepIndex(0)],
+            teaming: Teaming::FailoverOrder,
             mtu: 1500,
             gateway: Some(GatewayIndex(0)),
             gateway_addresses: vec![

@@ -103,6 +103,8 @@ struct State {
     errors: TokenBucket,
     /// The version of the tunnels' states that the rewrites follow.
     tunnel_states: u32,
+    /// Version of the states of next hops that the rewrites are those of.
+    next_hops: u32,
     loads: TepLoads,
     /// What every worker of the node counts, this one among them.
     workers: Arc<[Arc<EngineCounters>]>,
@@ -147,7 +149,7 @@ impl Engine {
     ) -> std::io::Result<Self> {
         let cache = FlowCache::new(config.flow_cache_size, config.idle_timeout)?;
         counters.cache_size.set(cache.size() as u64);
-        let tunnel_states = snapshot.tunnel_states().version();
+        let (tunnel_states, next_hops) = (snapshot.tunnel_states().version(), snapshot.next_hops().version());
         let workers = Arc::new([Arc::clone(&counters)]);
         let loads = TepLoads::new(snapshot.pair_traffic().len());
         let state = State {
@@ -162,6 +164,7 @@ impl Engine {
             logical,
             errors: TokenBucket::full(ERRORS_PER_SECOND, ERRORS_PER_SECOND),
             tunnel_states,
+            next_hops,
             loads,
             workers,
             swept: 0,
@@ -195,6 +198,7 @@ impl Engine {
         std::mem::swap(&mut state.rewrites, &mut next.rewrites);
         std::mem::swap(&mut state.loads, &mut next.loads);
         state.tunnel_states = state.snapshot.tunnel_states().version();
+        state.next_hops = state.snapshot.next_hops().version();
     }
 
     /// Takes a new table of neighbours, from the next packet on. Returns the one that was replaced.
@@ -355,6 +359,10 @@ impl State {
         self.tunnel_states = self.snapshot.tunnel_states().version();
         let Self { snapshot, counters, logical, rewrites, neighbors, .. } = self;
         let ledger = Ledger { snapshot, counters, logical };
+        let next_hops = snapshot.next_hops().version();
+        if std::mem::replace(&mut self.next_hops, next_hops) != next_hops {
+            rewrites.drop_equal_cost(snapshot, |rewrite, compiled| ledger.add(rewrite, compiled));
+        }
         rewrites.follow_tunnels(snapshot, neighbors, |rewrite, compiled| ledger.add(rewrite, compiled));
     }
 

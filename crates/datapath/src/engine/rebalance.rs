@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{MAX_TEP_GROUP, Placement};
+use sluice_intent::plan::{MAX_TEP_GROUP, Placement, Teaming};
 
 use super::{Ledger, State};
 use crate::snapshot::{TunnelGroup, TunnelId};
@@ -61,7 +61,7 @@ impl State {
         let snapshot = &self.snapshot;
         let from = snapshot.tunnel(own);
         let group = snapshot.tunnel_group(from.group);
-        if group.placement != Placement::LoadAware {
+        if group.teaming != Teaming::Group(Placement::LoadAware) {
             return None;
         }
         let remotes = self.carried_to(group, counted);

@@ -1,16 +1,17 @@
 //! Which tunnel of a group a flow has for its own.
 //!
-//! By hash the choice follows from the flow alone, so that it is the same on every worker and after every change. By load it depends on
-//! the moment: whoever decides remembers it for as long as the flow lives.
+//! In failover order, by source and by hash the choice follows from the flow alone, so that it is the same on every worker and after every
+//! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives.
 
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{MAX_TEP_GROUP, Placement};
+use sluice_intent::plan::{MAX_TEP_GROUP, Placement, Teaming};
 
 use super::View;
 use crate::flow::FlowKey;
-use crate::snapshot::{TunnelGroup, TunnelGroupId, TunnelId};
+use crate::snapshot::tunnel::FromTep;
+use crate::snapshot::{IngressKind, TunnelGroup, TunnelGroupId, TunnelId};
 use crate::tep_load::LoadsNow;
 
 /// Makes the choice of a local TEP independent of that of an equal-cost path by the same flow's hash: first digits of the fractional part of
@@ -24,18 +25,39 @@ const NONE: f64 = 1_500.0;
 /// The flow's own tunnel. None only if the group is empty, which no compiled group is.
 pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Option<TunnelId> {
     let group = view.snapshot.tunnel_group(id);
-    match (group.placement, view.loads) {
-        (Placement::LoadAware, Some(loads)) => {
-            least_loaded(view, loads, key, group).or_else(|| by_hash(view, key, group))
+    let seed = view.snapshot.seed();
+    let by_hash = || group.locals.get(key.way(seed ^ LOCAL, group.locals.len()));
+    let from = match group.teaming {
+        Teaming::FailoverOrder => group.locals.first(),
+        Teaming::SourcePort => by_number(group, source_port(view, key)),
+        Teaming::SourceMac => by_number(group, source_mac(key).unwrap_or_else(|| source_port(view, key))),
+        Teaming::Group(Placement::Hash) => by_hash(),
+        Teaming::Group(Placement::LoadAware) => {
+            match view.loads.and_then(|loads| least_loaded(view, loads, key, group)) {
+                Some(least) => return Some(least),
+                None => by_hash(),
+            }
         }
-        _ => by_hash(view, key, group),
+    }?;
+    Some(from.tunnel(key.way(seed ^ REMOTE, from.count())))
+}
+
+/// One number after the other is on one TEP after the other.
+fn by_number(group: &TunnelGroup, number: u64) -> Option<&FromTep> {
+    group.locals.get(number.checked_rem(group.locals.len() as u64)? as usize)
+}
+
+/// The port and VLAN on which the flow enters the node, where a workload is, otherwise the place where it does.
+fn source_port(view: View<'_>, key: &FlowKey) -> u64 {
+    match view.snapshot.ingress(key.ingress()).kind {
+        IngressKind::Workload { port, vlan, .. } => u64::from(port.0) + u64::from(vlan),
+        _ => u64::from(key.ingress().0),
     }
 }
 
-fn by_hash(view: View<'_>, key: &FlowKey, group: &TunnelGroup) -> Option<TunnelId> {
-    let seed = view.snapshot.seed();
-    let from = group.locals.get(key.way(seed ^ LOCAL, group.locals.len()))?;
-    Some(from.tunnel(key.way(seed ^ REMOTE, from.count())))
+/// The source MAC address, where the flow has one.
+fn source_mac(key: &FlowKey) -> Option<u64> {
+    Some(key.source_mac().to_u64()).filter(|mac| *mac != 0)
 }
 
 /// The usable tunnel whose two ends are least loaded together, which is the least loaded local TEP and the least loaded remote one where all
@@ -58,7 +80,7 @@ fn least_loaded(view: View<'_>, loads: LoadsNow<'_>, key: &FlowKey, group: &Tunn
         locals[local].max(NONE) + remote.max(NONE)
     };
     let all = || {
-        let of = |(local, from): (usize, &crate::snapshot::FromTep)| {
+        let of = |(local, from): (usize, &FromTep)| {
             let from = *from;
             (0..from.count()).map(move |position| (local, from.tunnel(position)))
         };

@@ -13,10 +13,13 @@ use crate::profile::Stage;
 use crate::rewrite::{Egress, Ethernet, Header, Rewrite};
 use crate::snapshot::router::{Hop, HopVia, Router, Target};
 use crate::snapshot::segment::{Addresses, Place};
-use crate::snapshot::{RouterId, SegmentId, TunnelGroupId};
+use crate::snapshot::{NextHopId, RouterId, SegmentId, TunnelGroupId};
 
 /// Routers that a packet passes in one node at most; tier-1, tier-0 and another tier-1 are the longest sensible way.
 const MAX_ROUTERS: u8 = 4;
+
+/// Makes the second choice of a flow independent of its first: first digits of the fractional part of the square root of 17.
+const AGAIN: u64 = 0x1f83_d9ab_fb41_bd6b;
 
 /// Where routing begins.
 pub(super) struct Start {
@@ -84,15 +87,19 @@ pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut im
             Target::Segment(segment) => return way.to_segment(*segment, destination, tracer),
             Target::Subnet { interface } => return way.to_interface(router, *interface, destination, tracer),
             Target::NextHops(hops) => {
-                let Some(hop) = way.choose(hops, tracer) else { return way.unreachable(DropReason::NoRoute) };
-                let Hop { address, via } = *hop;
+                let Some(hop) = way.choose(hops, |hop| hop.next_hop, tracer) else {
+                    return way.unreachable(DropReason::NoRoute);
+                };
+                let Hop { address, via, .. } = *hop;
                 return match via {
                     HopVia::Interface(interface) => way.to_interface(router, interface, address, tracer),
                     HopVia::Segment(segment) => way.to_segment(segment, address, tracer),
                 };
             }
             Target::ServiceRouters(hops) => {
-                let Some(hop) = way.choose(hops, tracer) else { return way.unreachable(DropReason::NoRoute) };
+                let Some(hop) = way.choose(hops, |hop| Some(hop.next_hop), tracer) else {
+                    return way.unreachable(DropReason::NoRoute);
+                };
                 return way.to_tunnel(hop.tunnels, hop.mac, u16::MAX, tracer);
             }
         }
@@ -105,12 +112,26 @@ impl Way<'_> {
         Decision::Unreachable { reason, router: self.router, arrival: self.arrival }
     }
 
-    /// One of several equal ways, by the flow's hash: all packets of a flow take the same.
-    fn choose<'a, T>(&self, ways: &'a [T], tracer: &mut impl Tracer) -> Option<&'a T> {
+    /// One of several equal ways, by the flow's hash: all packets of a flow take the same. The flows of one that cannot be reached are spread
+    /// over those that can, if there are any; the others stay where they are.
+    fn choose<'a, T>(
+        &self,
+        ways: &'a [T],
+        next_hop: impl Fn(&T) -> Option<NextHopId>,
+        tracer: &mut impl Tracer,
+    ) -> Option<&'a T> {
         if ways.len() > 1 {
             tracer.enter(Stage::EqualCost);
         }
-        let chosen = self.key.way(self.view.snapshot.seed(), ways.len());
+        let (snapshot, key) = (self.view.snapshot, self.key);
+        let states = snapshot.next_hops();
+        let is_reachable = |way: &T| next_hop(way).is_none_or(|id| states.is_reachable(id));
+        let mut chosen = key.way(snapshot.seed(), ways.len());
+        if !ways.get(chosen).is_some_and(is_reachable) {
+            let reachable = || ways.iter().enumerate().filter(|(_, way)| is_reachable(way));
+            let other = key.way(snapshot.seed() ^ AGAIN, reachable().count());
+            chosen = reachable().nth(other).map_or(chosen, |(position, _)| position);
+        }
         if ways.len() > 1 {
             tracer.step(|| Step::EqualCost { chosen, of: ways.len() });
         }

@@ -5,7 +5,7 @@
 //! word for each rewrite, none over the flows; a new snapshot brings a table of its own, whose epochs begin behind those of the old.
 
 use hashbrown::HashMap;
-use sluice_intent::plan::Placement;
+use sluice_intent::plan::{Placement, Teaming};
 
 use super::compiled::Compiled;
 use super::{Egress, Rewrite};
@@ -153,7 +153,7 @@ impl RewriteTable {
         match self.sources.get(index).copied().flatten().filter(|_| used).map(|rewrite| rewrite.egress) {
             Some(Egress::Tunnel { own, .. }) => {
                 let group = snapshot.tunnel_group(snapshot.tunnel(own).group);
-                group.placement == Placement::LoadAware && group.tunnels().nth(1).is_some()
+                group.teaming == Teaming::Group(Placement::LoadAware) && group.tunnels().nth(1).is_some()
             }
             _ => false,
         }
@@ -194,6 +194,22 @@ impl RewriteTable {
                 if let Some(rewrite) = &self.sources[index] {
                     retire(rewrite, &self.slots[index]);
                 }
+                self.release(index);
+            }
+        }
+    }
+
+    /// Frees the rewrites of routes with several next hops that can be left out: their flows are decided again. `retire` sees each with its counts.
+    pub(crate) fn drop_equal_cost(
+        &mut self,
+        snapshot: &Snapshot,
+        mut retire: impl FnMut(&Rewrite, &Compiled),
+    ) {
+        for index in 0..self.slots.len() {
+            let Some(rewrite) = self.sources[index] else { continue };
+            let Egress::Tunnel { own, .. } = rewrite.egress else { continue };
+            if snapshot.tunnel_group(snapshot.tunnel(own).group).equal_cost {
+                retire(&rewrite, &self.slots[index]);
                 self.release(index);
             }
         }

@@ -7,23 +7,27 @@ use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use ipnet::IpNet;
 use sluice_intent::plan::{
-    Encapsulation, Gateway, Location, MAX_TEP_GROUP, NextHop, Placement, Plan, PortIndex, Replication, Role,
-    SegmentIndex, TepIndex, Tier, Transit, Via,
+    Gateway, Location, NextHop, Placement, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex, Tier,
+    Transit, Via,
 };
 use sluice_wire::{MacAddr, Vni};
 
 use super::ingress::TEPS_PER_INGRESS;
 use super::router::{Hop, HopVia, Link, Origin, Route, RouterInterface, Target, TransitHop};
 use super::segment::{Addresses, Place, SegmentGateway};
-use super::tunnel::{FromTep, vni_key};
+use super::tunnel::vni_key;
 use super::{
-    ExactTable, Ingress, IngressId, IngressKind, PortFacts, PortIngress, Router, RouterId, Segment,
-    SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelId, TunnelStates,
+    ExactTable, Ingress, IngressId, IngressKind, NextHopId, NextHopStates, PortFacts, PortIngress, Router,
+    RouterId, Segment, SegmentId, Snapshot, TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId,
+    TunnelStates,
 };
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
-use crate::neighbor::NeighborKey;
 use crate::tep_load::PairTraffic;
+
+mod tunnels;
+
+use tunnels::{Overlay, remote_groups, remote_teps};
 
 /// Why a plan cannot be compiled for the ports that it is to run on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +71,8 @@ impl Snapshot {
             tunnel_groups: Vec::new(),
             group_ids: HashMap::default(),
             tep_pairs: Vec::new(),
+            next_hops: 0,
+            service_routers: Vec::new(),
             pair_ids: HashMap::default(),
             remote_groups: remote_groups(&plan),
             ingresses: Vec::new(),
@@ -79,7 +85,9 @@ impl Snapshot {
         compiler.uplink_ingresses()?;
         let originations = compiler.originations();
         let segment_originations = compiler.segment_originations();
-        let Compiler { tunnels, tunnel_groups, tep_pairs, ingresses, ports, .. } = compiler;
+        let Compiler {
+            tunnels, tunnel_groups, tep_pairs, ingresses, ports, next_hops, service_routers, ..
+        } = compiler;
         let (remote_teps_v4, remote_teps_v6) = remote_teps(&plan);
         let by_load = plan.tep_group.is_some_and(|group| group.placement == Placement::LoadAware);
         Ok(Self {
@@ -96,6 +104,8 @@ impl Snapshot {
             tunnel_groups,
             tunnel_states: TunnelStates::new(tep_pairs.len()),
             pair_traffic: PairTraffic::new(if by_load { tep_pairs.len() } else { 0 }),
+            next_hops: NextHopStates::new(next_hops as usize),
+            service_routers,
             tep_pairs,
             originations,
             segment_originations,
@@ -104,56 +114,11 @@ impl Snapshot {
     }
 }
 
-/// Every TEP of another node that the plan names, in wire order loaded little-endian.
-fn remote_teps(plan: &Plan) -> (Vec<(u32, ())>, Vec<u128>) {
-    let of_segments = plan.segments.iter().flat_map(|segment| segment.remote_teps.iter().copied());
-    let of_workloads = plan.workloads.iter().filter_map(|workload| match workload.location {
-        Location::RemoteTep(address) => Some(address),
-        Location::Port { .. } => None,
-    });
-    let of_routers =
-        plan.gateways.iter().filter_map(transit_of).flat_map(|transit| transit.service_routers.iter());
-    let of_groups = plan.remote_tep_groups.iter().flat_map(|group| group.teps.iter().copied());
-    let mut all: Vec<IpAddr> =
-        of_segments.chain(of_workloads).chain(of_routers.map(|router| router.tep)).chain(of_groups).collect();
-    all.retain(|remote| plan.teps.iter().all(|tep| tep.address.addr() != *remote));
-    all.sort_unstable();
-    all.dedup();
-    let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for address in all {
-        match address {
-            IpAddr::V4(address) => v4.push((u32::from_le_bytes(address.octets()), ())),
-            IpAddr::V6(address) => v6.push(u128::from_le_bytes(address.octets())),
-        }
-    }
-    (v4, v6)
-}
-
-/// For each remote TEP that is in a group, the number of that.
-fn remote_groups(plan: &Plan) -> HashMap<IpAddr, usize, foldhash::fast::RandomState> {
-    let groups = plan.remote_tep_groups.iter().enumerate();
-    groups.flat_map(|(number, group)| group.teps.iter().map(move |address| (*address, number))).collect()
-}
-
 fn transit_of(gateway: &Gateway) -> Option<&Transit> {
     match &gateway.tier {
         Tier::Tier0 { transit, .. } => transit.as_ref(),
         Tier::Tier1 { .. } => None,
     }
-}
-
-/// What tunnels need to know of a segment or a transit segment.
-#[derive(Clone, Copy)]
-struct Overlay {
-    vni: Vni,
-    encapsulation: Encapsulation,
-    tep: Option<TepIndex>,
-    grouped: bool,
-}
-
-fn overlay(segment: &sluice_intent::plan::Segment) -> Overlay {
-    let sluice_intent::plan::Segment { vni, encapsulation, tep, grouped, .. } = *segment;
-    Overlay { vni, encapsulation, tep, grouped }
 }
 
 struct Compiler<'a> {
@@ -164,6 +129,9 @@ struct Compiler<'a> {
     /// By VNI and first TEP of the remote node; none where no local TEP reaches it.
     group_ids: HashMap<(Vni, IpAddr), Option<TunnelGroupId>, foldhash::fast::RandomState>,
     tep_pairs: Vec<TepPair>,
+    /// Next hops whose states are known, so far.
+    next_hops: u32,
+    service_routers: Vec<(NextHopId, TunnelGroupId)>,
     pair_ids: HashMap<(TepIndex, IpAddr), TepPairId, foldhash::fast::RandomState>,
     remote_groups: HashMap<IpAddr, usize, foldhash::fast::RandomState>,
     ingresses: Vec<Ingress>,
@@ -171,79 +139,6 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// The ways to the node with this TEP over a segment: from the TEP that it is pinned to, or every TEP of the group, to each TEP of the
-    /// remote group.
-    fn tunnel_group(&mut self, overlay: Overlay, remote: IpAddr) -> Option<TunnelGroupId> {
-        let plan = self.plan;
-        let alone = [remote];
-        let remotes: &[IpAddr] = match self.remote_groups.get(&remote) {
-            Some(group) => &plan.remote_tep_groups[*group].teps,
-            None => &alone,
-        };
-        let key = (overlay.vni, *remotes.first()?);
-        if let Some(id) = self.group_ids.get(&key) {
-            return *id;
-        }
-        let id = TunnelGroupId(self.tunnel_groups.len() as u32);
-        let placement = plan.tep_group.map_or(Placement::Hash, |group| group.placement);
-        let mut group = TunnelGroup { placement, locals: ArrayVec::new() };
-        for tep in self.local_teps(overlay, remote) {
-            let first = TunnelId(self.tunnels.len() as u32);
-            for remote in remotes {
-                self.add_tunnel(overlay, id, tep, *remote);
-            }
-            let count = self.tunnels.len() - first.0 as usize;
-            if count > 0 {
-                group.locals.push(FromTep::new(tep, first, count));
-            }
-        }
-        let id = (!group.locals.is_empty()).then(|| {
-            self.tunnel_groups.push(group);
-            id
-        });
-        self.group_ids.insert(key, id);
-        id
-    }
-
-    /// The TEPs of the remote one's family that a segment's flows may leave by: the one that it is pinned to, or another if that is of the other
-    /// family, or all of the group.
-    fn local_teps(&self, overlay: Overlay, remote: IpAddr) -> ArrayVec<TepIndex, MAX_TEP_GROUP> {
-        let same = |tep: &TepIndex| self.plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
-        let all = (0..self.plan.teps.len() as u16).map(TepIndex).filter(same);
-        match overlay.tep.filter(|tep| !overlay.grouped && same(tep)) {
-            Some(pinned) => ArrayVec::from_iter([pinned]),
-            None => all.take(if overlay.grouped { MAX_TEP_GROUP } else { 1 }).collect(),
-        }
-    }
-
-    /// Adds the tunnel between two TEPs, if the local one can reach the other.
-    fn add_tunnel(&mut self, overlay: Overlay, group: TunnelGroupId, tep: TepIndex, remote: IpAddr) {
-        let local = &self.plan.teps[tep.index()];
-        let port = self.plan.uplinks[local.uplink.index()].port;
-        let vlan = local.vlan.map_or(0, u16::from);
-        let on_link = local.address.contains(&remote);
-        let Some(next_hop) = (if on_link { Some(remote) } else { local.gateway }) else { return };
-        let Overlay { vni, encapsulation, .. } = overlay;
-        let pair = *self.pair_ids.entry((tep, remote)).or_insert_with(|| {
-            self.tep_pairs.push(TepPair { tep, remote, encapsulation });
-            TepPairId(self.tep_pairs.len() as u32 - 1)
-        });
-        self.tunnels.push(Tunnel {
-            encapsulation,
-            vni,
-            tep,
-            group,
-            pair,
-            local: local.address.addr(),
-            remote,
-            port,
-            vlan,
-            source_mac: self.facts[port.index()].mac,
-            next_hop: NeighborKey { port, vlan, address: next_hop },
-            mtu: local.mtu,
-        });
-    }
-
     fn segments(&mut self) -> Vec<Segment> {
         let plan = self.plan;
         let mut segments: Vec<Segment> = plan.segments.iter().map(|segment| self.segment(segment)).collect();
@@ -251,9 +146,9 @@ impl Compiler<'_> {
             let planned = &plan.segments[workload.segment.index()];
             let place = match workload.location {
                 Location::Port { port, vlan } => Place::Local { port, vlan: vlan.map_or(0, u16::from) },
-                Location::RemoteTep(remote) => {
-                    self.tunnel_group(overlay(planned), remote).map_or(Place::Unreachable, Place::Remote)
-                }
+                Location::RemoteTep(remote) => self
+                    .tunnel_group(Overlay::of_segment(planned), remote)
+                    .map_or(Place::Unreachable, Place::Remote),
             };
             let segment = &mut segments[workload.segment.index()];
             if let Place::Local { port, vlan } = place {
@@ -275,7 +170,7 @@ impl Compiler<'_> {
         let mut replication: Vec<TunnelGroupId> = Vec::new();
         for remote in remote_teps {
             // One copy for each node, however many of its TEPs are named.
-            let group = self.tunnel_group(overlay(planned), *remote);
+            let group = self.tunnel_group(Overlay::of_segment(planned), *remote);
             replication.extend(group.filter(|group| !replication.contains(group)));
         }
         let gateway = planned.gateway.filter(|_| !planned.gateway_addresses.is_empty()).map(|gateway| {
@@ -397,14 +292,26 @@ impl Compiler<'_> {
             .service_routers
             .iter()
             .filter_map(|router| {
-                let Transit { vni, encapsulation, tep, grouped, .. } = *transit;
-                let overlay = Overlay { vni, encapsulation, tep, grouped };
-                Some(TransitHop { mac: router.mac, tunnels: self.tunnel_group(overlay, router.tep)? })
+                let overlay = Overlay::of_transit(transit);
+                let tunnels = self.tunnel_group(overlay, router.tep)?;
+                let next_hop = self.next_hop();
+                self.service_routers.push((next_hop, tunnels));
+                Some(TransitHop { mac: router.mac, tunnels, next_hop })
             })
             .collect();
+        if hops.len() > 1 {
+            for hop in &hops {
+                self.tunnel_groups[hop.tunnels.0 as usize].equal_cost = true;
+            }
+        }
         if !hops.is_empty() {
             routes.any(Target::ServiceRouters(hops), Origin::ServiceRouter);
         }
+    }
+
+    fn next_hop(&mut self) -> NextHopId {
+        self.next_hops += 1;
+        NextHopId(self.next_hops - 1)
     }
 
     fn add(&mut self, kind: IngressKind, mac: MacAddr, layer3: bool) -> IngressId {
@@ -558,7 +465,7 @@ fn hop(planned: &NextHop) -> Hop {
         Via::Interface(number) => HopVia::Interface(number),
         Via::Segment(segment) => HopVia::Segment(SegmentId(segment.0)),
     };
-    Hop { address: planned.address, via }
+    Hop { address: planned.address, via, next_hop: None }
 }
 
 /// The link-local address that follows from a MAC address (RFC 4291 appendix A).

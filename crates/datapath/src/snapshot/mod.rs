@@ -1,6 +1,7 @@
 //! The snapshot: a plan compiled into the tables that packets are decided with.
 //!
-//! Shared by all workers, and immutable but for [`TunnelStates`], atomics by which the control thread says which tunnels can be used. A new
+//! Shared by all workers, and immutable but for [`TunnelStates`] and the states of [next hops](next_hop), atomics by which the control thread says
+//! which tunnels and next hops can be used. A new
 //! document makes a new snapshot, which workers take before their next batch. Built by [`Snapshot::compile`] on the control thread; read by the
 //! parser ([`ingress`]), the logical pipeline and the rewrite compiler.
 //!
@@ -11,6 +12,7 @@
 
 mod compile;
 pub(crate) mod ingress;
+pub(crate) mod next_hop;
 pub mod router;
 pub(crate) mod segment;
 pub(crate) mod table;
@@ -18,18 +20,19 @@ pub(crate) mod tunnel;
 
 use std::sync::Arc;
 
-use sluice_intent::plan::{Plan, PortIndex};
+use sluice_intent::plan::{Plan, PortIndex, Teaming, TepIndex};
 use sluice_wire::MacAddr;
 
 use crate::tep_load::PairTraffic;
 
 pub use ingress::IngressId;
 pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
+pub use next_hop::NextHopId;
+pub(crate) use next_hop::NextHopStates;
 pub use router::{Router, RouterId};
 pub(crate) use segment::Segment;
 pub use segment::SegmentId;
 pub(crate) use table::ExactTable;
-pub(crate) use tunnel::FromTep;
 pub use tunnel::{TepPair, TepPairId, Tunnel, TunnelGroup, TunnelGroupId, TunnelId, TunnelStates};
 
 /// What the plan does not say of a port because only its device knows.
@@ -60,6 +63,9 @@ pub struct Snapshot {
     tunnel_states: TunnelStates,
     /// What was sent between each pair; of no pair where no flow is placed by load.
     pair_traffic: PairTraffic,
+    next_hops: NextHopStates,
+    /// Service routers on other nodes, and the tunnels to each.
+    service_routers: Vec<(NextHopId, TunnelGroupId)>,
     /// The ingress of packets that each router originates, in the order of the routers.
     originations: Vec<IngressId>,
     /// The ingress of frames that each segment's proxy originates, in the order of the segments.
@@ -152,15 +158,54 @@ impl Snapshot {
         &self.tunnel_states
     }
 
-    /// The tunnel in the place of one that a flow has for its own: that one while it is usable, otherwise another of its group. Without any
-    /// that is, the flow stays where it is.
+    /// Says whether a local TEP can be used. Workers see it at their next batch.
+    pub fn set_tep(&self, tep: TepIndex, usable: bool) {
+        if self.tunnel_states.set_tep(tep, usable) {
+            self.follow_service_routers();
+        }
+    }
+
+    /// Says whether a remote TEP can be reached from a local one. Workers see it at their next batch.
+    pub fn set_pair(&self, pair: TepPairId, usable: bool) {
+        if self.tunnel_states.set_pair(pair, usable) {
+            self.follow_service_routers();
+        }
+    }
+
+    /// A service router is reached while one of the tunnels to it is usable.
+    fn follow_service_routers(&self) {
+        for (next_hop, group) in &self.service_routers {
+            let mut tunnels = self.tunnel_group(*group).tunnels();
+            self.set_next_hop(*next_hop, tunnels.any(|id| self.tunnel_states.is_usable(self.tunnel(id))));
+        }
+    }
+
+    fn set_next_hop(&self, next_hop: NextHopId, reachable: bool) {
+        if self.next_hops.set(next_hop, reachable) {
+            self.tunnel_states.announce();
+        }
+    }
+
+    /// Which next hops can be reached: all of them, until somebody says otherwise.
+    pub(crate) fn next_hops(&self) -> &NextHopStates {
+        &self.next_hops
+    }
+
+    /// The tunnel in the place of one that a flow has for its own: that one while it is usable, otherwise another of its group, in failover
+    /// order one from the first local TEP with any. Without any that is usable, the flow stays where it is.
     pub(crate) fn usable_tunnel(&self, own: TunnelId) -> TunnelId {
         let (tunnel, states) = (self.tunnel(own), &self.tunnel_states);
         if states.is_usable(tunnel) {
             return own;
         }
         let group = self.tunnel_group(tunnel.group);
-        let usable = || group.tunnels().filter(|id| states.is_usable(self.tunnel(*id)));
+        let is_usable = |id: &TunnelId| states.is_usable(self.tunnel(*id));
+        let first = match group.teaming {
+            Teaming::FailoverOrder => group.tunnels().find(is_usable).map(|id| self.tunnel(id).tep),
+            _ => None,
+        };
+        let fits = |id: &TunnelId| first.is_none_or(|tep| self.tunnel(*id).tep == tep);
+        let usable = || group.tunnels().filter(|id| is_usable(id) && fits(id));
         let position = group.tunnels().position(|id| id == own).unwrap_or_default();
         // The flows of a tunnel that failed are few or many: those of different ones go different ways.
         usable().nth(position.checked_rem(usable().count()).unwrap_or_default()).unwrap_or(own)

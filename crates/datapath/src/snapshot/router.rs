@@ -7,7 +7,7 @@ use sluice_intent::plan::{GatewayIndex, PortIndex};
 use sluice_wire::MacAddr;
 
 use super::segment::Addresses;
-use super::{SegmentId, TunnelGroupId};
+use super::{NextHopId, SegmentId, TunnelGroupId};
 use crate::lpm::Lpm;
 
 /// Number of a [`Router`] in its snapshot: the plan's number of the gateway.
@@ -120,6 +120,8 @@ pub struct Hop {
     pub address: IpAddr,
     /// How it is reached.
     pub via: HopVia,
+    /// Where its state is, if it is watched.
+    pub(crate) next_hop: Option<NextHopId>,
 }
 
 /// How a next hop is reached.
@@ -138,6 +140,8 @@ pub struct TransitHop {
     pub mac: MacAddr,
     /// The tunnels to its edge.
     pub tunnels: TunnelGroupId,
+    /// Where its state is.
+    pub(crate) next_hop: NextHopId,
 }
 
 /// Where a route comes from.

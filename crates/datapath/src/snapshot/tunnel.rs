@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{Encapsulation, MAX_TEP_GROUP, Placement, PortIndex, TepIndex};
+use sluice_intent::plan::{Encapsulation, MAX_TEP_GROUP, PortIndex, Teaming, TepIndex};
 use sluice_wire::{MacAddr, Vni};
 
 use crate::neighbor::NeighborKey;
@@ -48,9 +48,11 @@ pub struct TepPair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelGroup {
     /// How a flow's local TEP is chosen.
-    pub(crate) placement: Placement,
-    /// The tunnels from each local TEP, next to each other.
+    pub(crate) teaming: Teaming,
+    /// The tunnels from each local TEP, next to each other; in the order of preference.
     pub(crate) locals: ArrayVec<FromTep, MAX_TEP_GROUP>,
+    /// The node has one of several service routers of a tier-0 that packets are spread over.
+    pub(crate) equal_cost: bool,
 }
 
 /// Tunnels from one local TEP to the remote TEPs of a group.
@@ -101,24 +103,33 @@ impl TunnelStates {
         Self { pairs_down: (0..pairs).map(|_| AtomicBool::new(false)).collect(), ..Self::default() }
     }
 
-    /// Says whether a local TEP can be used. Workers see it at their next batch.
-    pub fn set_tep(&self, tep: TepIndex, usable: bool) {
+    /// Says whether a local TEP can be used, and returns whether that is news.
+    pub(super) fn set_tep(&self, tep: TepIndex, usable: bool) -> bool {
         let bit = 1 << tep.0;
         let before = match usable {
             true => self.teps_down.fetch_and(!bit, Ordering::Relaxed),
             false => self.teps_down.fetch_or(bit, Ordering::Relaxed),
         };
-        if (before & bit == 0) != usable {
-            self.version.fetch_add(1, Ordering::Release);
+        let changed = (before & bit == 0) != usable;
+        if changed {
+            self.announce();
         }
+        changed
     }
 
-    /// Says whether a remote TEP can be reached from a local one. Workers see it at their next batch.
-    pub fn set_pair(&self, pair: TepPairId, usable: bool) {
+    /// Says whether a remote TEP can be reached from a local one, and returns whether that is news.
+    pub(super) fn set_pair(&self, pair: TepPairId, usable: bool) -> bool {
         let down = self.pairs_down.get(pair.index());
-        if down.is_some_and(|down| down.swap(!usable, Ordering::Relaxed) == usable) {
-            self.version.fetch_add(1, Ordering::Release);
+        let changed = down.is_some_and(|down| down.swap(!usable, Ordering::Relaxed) == usable);
+        if changed {
+            self.announce();
         }
+        changed
+    }
+
+    /// Has the workers look at what has changed.
+    pub(super) fn announce(&self) {
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     /// Changes so far.

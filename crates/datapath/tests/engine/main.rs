@@ -8,6 +8,7 @@ mod flows;
 mod profile;
 mod reference;
 mod regressions;
+mod service_routers;
 mod tep_groups;
 mod tep_loads;
 mod trio;

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sluice_datapath::snapshot::Snapshot;
-use sluice_intent::plan::{Placement, Plan, PortIndex, RemoteTepGroup, Tep, TepGroup, TepIndex, UplinkIndex};
+use sluice_intent::plan::{
+    Location, Placement, Plan, PortIndex, RemoteTepGroup, Teaming, Tep, TepGroup, TepIndex, UplinkIndex,
+    Workload,
+};
 use sluice_wire::{MacAddr, VlanId};
 
 use crate::common::bytes::{self, IpHeader};
@@ -29,7 +32,8 @@ pub(crate) fn grouped(placement: Placement) -> Plan {
     plan.tep_group = Some(TepGroup { id: 7, placement });
     let teps = REMOTES.map(address).to_vec();
     plan.remote_tep_groups = vec![RemoteTepGroup { name: "host-2".into(), teps }];
-    plan.segments[0].grouped = true;
+    plan.segments[0].teps = vec![TepIndex(0), TepIndex(2)];
+    plan.segments[0].teaming = Teaming::Group(placement);
     plan
 }
 
@@ -86,8 +90,8 @@ fn ways(node: &mut Node, flows: u16) -> Vec<(PortIndex, IpAddr, IpAddr)> {
         .collect()
 }
 
-pub(crate) fn states(node: &Node) -> &sluice_datapath::snapshot::TunnelStates {
-    Snapshot::tunnel_states(node.engine.snapshot())
+pub(crate) fn states(node: &Node) -> &Snapshot {
+    node.engine.snapshot()
 }
 
 #[test]
@@ -113,9 +117,67 @@ fn flows_take_all_pairs_evenly_and_each_keeps_its_own() {
 #[test]
 fn a_segment_that_is_pinned_stays_on_its_tep_and_takes_both_remote_ones() {
     let mut plan = grouped(Placement::Hash);
-    plan.segments[0].grouped = false;
+    plan.segments[0].teaming = Teaming::FailoverOrder;
     let taken: BTreeSet<_> = ways(&mut node(&plan), 500).into_iter().map(|way| (way.1, way.2)).collect();
     assert_eq!(taken, REMOTES.map(|remote| (address("172.16.0.1"), address(remote))).into());
+}
+
+#[test]
+fn a_segment_that_is_pinned_leaves_a_tep_that_fails_and_returns_to_it() {
+    let mut plan = grouped(Placement::Hash);
+    plan.segments[0].teps = vec![TepIndex(2), TepIndex(0)];
+    plan.segments[0].teaming = Teaming::FailoverOrder;
+    let mut node = node(&plan);
+    let locals =
+        |ways: &[(PortIndex, IpAddr, IpAddr)]| -> BTreeSet<_> { ways.iter().map(|way| way.1).collect() };
+    let before = ways(&mut node, 200);
+    let decided = node.counters.cache_misses.get();
+    assert_eq!(locals(&before), [address("172.16.3.1")].into());
+    states(&node).set_tep(TepIndex(2), false);
+    let during = ways(&mut node, 200);
+    assert_eq!(locals(&during), [address("172.16.0.1")].into());
+    let remotes: BTreeSet<_> = during.iter().map(|way| way.2).collect();
+    assert_eq!(remotes, REMOTES.map(address).into(), "they still take both TEPs of the other node");
+    states(&node).set_tep(TepIndex(2), true);
+    assert_eq!(ways(&mut node, 200), before);
+    assert_eq!(node.counters.cache_misses.get(), decided, "the flow cache was not touched");
+    // One of the ways from the first TEP: the other one from there comes before the next TEP.
+    let pairs = node.engine.snapshot().tunnels().iter();
+    let pair = pairs.filter(|tunnel| tunnel.tep == TepIndex(2)).map(|tunnel| tunnel.pair).next();
+    states(&node).set_pair(pair.expect("a pair has tunnels"), false);
+    assert_eq!(locals(&ways(&mut node, 200)), [address("172.16.3.1")].into());
+}
+
+/// The local TEPs that the flows of one of two workloads leave by, each on a port of its own.
+fn locals_of(plan: &Plan, workload: usize, flows: u16) -> BTreeSet<IpAddr> {
+    let mut node = node(plan);
+    let Location::Port { port, vlan } = plan.workloads[workload].location else { panic!("a local workload") };
+    let source = plan.workloads[workload].addresses[0];
+    let frames = (1..=flows).map(|flow| {
+        let body = bytes::udp(flow, 53, &[0; 64]);
+        let packet = bytes::ip(&IpHeader::new(17), source, address("10.1.0.12"), &body);
+        let frame =
+            bytes::ethernet(plans::workload_mac(2), plan.workloads[workload].mac, bytes::IPV4, &packet);
+        bytes::on_vlan(frame, vlan.map_or(0, u16::from))
+    });
+    let done = node.receive(port, &frames.collect::<Vec<_>>());
+    done.iter().map(|done| way(&done.sent[0]).1).collect()
+}
+
+#[test]
+fn by_source_all_flows_of_a_workload_take_the_same_tep_and_two_workloads_may_take_two() {
+    for teaming in [Teaming::SourcePort, Teaming::SourceMac] {
+        let mut plan = grouped(Placement::Hash);
+        plan.segments[0].teaming = teaming;
+        let here = |workload: &Workload| {
+            workload.segment.0 == 0 && matches!(workload.location, Location::Port { .. })
+        };
+        let local: Vec<usize> = (0..plan.workloads.len()).filter(|n| here(&plan.workloads[*n])).collect();
+        let ways: Vec<_> = local.iter().map(|workload| locals_of(&plan, *workload, 100)).collect();
+        assert!(ways.iter().all(|teps| teps.len() == 1), "{teaming:?}: {ways:?}");
+        let all: BTreeSet<_> = ways.into_iter().flatten().collect();
+        assert_eq!(all.len(), 2, "{teaming:?}: of {} workloads, none takes the other TEP", local.len());
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sluice_intent::plan::{Placement, Plan, PortIndex, TepIndex};
 use crate::common::bytes::{self, IpHeader};
 use crate::common::node::{Node, port_mac};
 use crate::common::plans::{UPLINK, address};
-use crate::tep_groups::{LOCALS, REMOTES, STRANGER, grouped, node, states, way};
+use crate::tep_groups::{LOCALS, STRANGER, grouped, node, states, way};
 
 /// The way of a packet: port, local and remote TEP.
 type Way = (PortIndex, IpAddr, IpAddr);
@@ -18,7 +18,8 @@ const WORKLOADS: [&str; 2] = ["10.1.0.12", "10.2.0.11"];
 
 fn by_load() -> Plan {
     let mut plan = grouped(Placement::LoadAware);
-    plan.segments[1].grouped = true;
+    (plan.segments[1].teps, plan.segments[1].teaming) =
+        (plan.segments[0].teps.clone(), plan.segments[0].teaming);
     plan
 }
 
@@ -99,16 +100,6 @@ fn two_heavy_flows_share_neither_end_while_the_others_are_idle() {
         let other = only(carry(&mut node, first + 1, 100));
         assert!(one.1 != other.1 && one.2 != other.2, "flows {first} and {}: {one:?} {other:?}", first + 1);
     }
-}
-
-#[test]
-fn a_segment_that_is_pinned_takes_both_remote_teps_in_turn() {
-    let mut plan = by_load();
-    plan.segments[0].grouped = false;
-    let mut node = node(&plan);
-    let ways: Vec<Way> = (1..=6).map(|flow| send(&mut node, &to(0, flow, 64))).collect();
-    assert!(ways.iter().all(|way| way.1 == address("172.16.0.1")));
-    assert_eq!(counted(ways.iter().map(|way| way.2)), REMOTES.map(|remote| (address(remote), 3)).into());
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::addresses::{require_interface, same_family};
-use super::{Scope, each, teps};
+use super::teps::{self, Carriers, Wanted};
+use super::{Scope, each};
 use crate::document::Segment;
 use crate::draft::Slot;
 use crate::plan::{self, GatewayIndex, MIN_IPV6_MTU, Replication, TepIndex};
@@ -34,8 +35,8 @@ pub(super) fn check_vnis(scope: &Scope<'_>, findings: &mut Findings) {
 
 /// What the checks of workloads need to know of a segment besides the document.
 pub(super) struct Reach {
-    /// The local TEP that the segment is pinned to.
-    pub(super) tep: Option<TepIndex>,
+    /// The local TEPs that may carry the segment.
+    pub(super) carriers: Carriers,
     /// Remote TEPs of the document, then those of the segment's workloads, without repetition.
     pub(super) remote_teps: Vec<IpAddr>,
 }
@@ -43,27 +44,31 @@ pub(super) struct Reach {
 /// For each segment, its TEP and the remote TEPs of it and its workloads.
 pub(super) fn reach(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Reach> {
     let mut seen = HashSet::new();
-    let mut reach: Vec<Reach> =
-        (0..scope.draft.segments.len()).map(|_| Reach { tep: None, remote_teps: Vec::new() }).collect();
-    let mut add = |reach: &mut [Reach], segment: usize, remote: IpAddr| {
+    let mut remote_teps: Vec<Vec<IpAddr>> = vec![Vec::new(); scope.draft.segments.len()];
+    let mut add = |segment: usize, remote: IpAddr| {
         if seen.insert((segment, remote)) {
-            reach[segment].remote_teps.push(remote);
+            remote_teps[segment].push(remote);
         }
     };
     for (index, segment) in scope.draft.segments.iter() {
-        segment.remote_teps.iter().for_each(|remote| add(&mut reach, index, *remote));
+        segment.remote_teps.iter().for_each(|remote| add(index, *remote));
     }
     for (_, workload) in scope.draft.workloads.iter() {
         if let (Some(segment), Some(remote)) =
             (scope.segments.find(workload.segment.as_str()), workload.remote_tep)
         {
-            add(&mut reach, segment, remote);
+            add(segment, remote);
         }
     }
+    let mut reach: Vec<Reach> = remote_teps
+        .into_iter()
+        .map(|remote_teps| Reach { carriers: Carriers::none(), remote_teps })
+        .collect();
     for (index, segment) in scope.draft.segments.iter() {
-        let name = segment.tep.as_ref().map(|name| name.as_str());
+        let pin = segment.tep.as_ref().map(|name| name.as_str());
         let path = Path::entry("segments", index).field("tep");
-        reach[index].tep = teps::pinned(scope, name, &reach[index].remote_teps, path, findings);
+        let wanted = Wanted { pin, vni: segment.vni, mtu: segment.mtu, remotes: &reach[index].remote_teps };
+        reach[index].carriers = teps::carriers(scope, &wanted, path, findings);
     }
     reach
 }
@@ -75,12 +80,18 @@ pub(super) fn check(
 ) -> Vec<Option<plan::Segment>> {
     each(&scope.draft.segments, |index, segment| {
         let path = || Path::entry("segments", index);
-        let tep = reach[index].tep;
+        let carriers = &reach[index].carriers;
         let gateway = check_gateway(scope, segment, path(), findings);
         check_gateway_addresses(segment, path().field("gateway-addresses"), findings);
-        check_remote_teps(scope, segment, tep, path().field("remote-teps"), findings);
-        let teps = teps::carrying(scope, segment.tep.is_some(), tep);
-        teps::check_reserve(scope, &teps, segment.mtu, "the segment's MTU", path().field("mtu"), findings);
+        check_remote_teps(scope, segment, carriers.first(), path().field("remote-teps"), findings);
+        teps::check_reserve(
+            scope,
+            carriers.required(),
+            segment.mtu,
+            "the segment's MTU",
+            path().field("mtu"),
+            findings,
+        );
         let remote_teps = match segment.replication {
             Replication::Source => reach[index].remote_teps.clone(),
             Replication::None => Vec::new(),
@@ -89,8 +100,8 @@ pub(super) fn check(
             name: segment.name.to_string(),
             vni: segment.vni,
             encapsulation: segment.encapsulation,
-            tep,
-            grouped: segment.tep.is_none() && scope.has_group(),
+            teps: carriers.teps.clone(),
+            teaming: carriers.teaming,
             mtu: segment.mtu,
             gateway,
             gateway_addresses: segment.gateway_addresses.clone(),

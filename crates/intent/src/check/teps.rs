@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use sluice_wire::Vni;
+
 use super::addresses::{family, require_interface, require_routable, reserved_in, same_family};
 use super::{Scope, each};
 use crate::document::Tep;
-use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, TepIndex, UplinkIndex};
+use crate::draft::Slot;
+use crate::plan::{self, ENCAPSULATION_RESERVE, MIN_IPV6_MTU, Teaming, TepIndex, UplinkIndex};
 use crate::problem::{Findings, Path};
 
 pub(super) fn check(scope: &Scope<'_>, findings: &mut Findings) -> Vec<Option<plan::Tep>> {
@@ -82,24 +85,89 @@ pub(super) fn mtu_on(
     Some(mtu)
 }
 
-/// The local TEP of something that is pinned to one (`name`), or that reaches `remotes`: the one that is named, or the first of
-/// the family of the remote TEPs, or the first.
-pub(super) fn pinned(
+/// What a segment or transit segment says of its TEPs.
+pub(super) struct Wanted<'a> {
+    /// The TEP that it is pinned to by name.
+    pub(super) pin: Option<&'a str>,
+    pub(super) vni: Vni,
+    pub(super) mtu: u16,
+    /// The remote TEPs that it reaches.
+    pub(super) remotes: &'a [IpAddr],
+}
+
+/// The local TEPs that may carry a segment, the preferred ones first, and which of them a flow takes.
+pub(super) struct Carriers {
+    pub(super) teps: Vec<TepIndex>,
+    pub(super) teaming: Teaming,
+    /// Those that must leave room for the encapsulation: of `teps`, the ones that are more than a stopgap.
+    pub(super) required: usize,
+}
+
+impl Carriers {
+    /// No TEP.
+    pub(super) fn none() -> Self {
+        Self { teps: Vec::new(), teaming: Teaming::FailoverOrder, required: 0 }
+    }
+
+    /// The TEP that it is pinned to.
+    pub(super) fn first(&self) -> Option<TepIndex> {
+        self.teps.first().copied()
+    }
+
+    /// Those that must leave room for the encapsulation.
+    pub(super) fn required(&self) -> &[TepIndex] {
+        &self.teps[..self.required]
+    }
+}
+
+/// The TEPs of a segment: the one that is named, and in case that fails those with room enough; or all, those of the first remote TEP's family
+/// first, begun at another one by each VNI.
+pub(super) fn carriers(
     scope: &Scope<'_>,
-    name: Option<&str>,
-    remotes: &[IpAddr],
+    wanted: &Wanted<'_>,
     path: Path,
     findings: &mut Findings,
-) -> Option<TepIndex> {
-    let position = match name {
-        Some(name) => scope.teps.resolve(name, path, findings)?,
-        None => {
-            let reaches = |address| remotes.first().is_none_or(|remote| same_family(*remote, address));
-            let first = scope.local_teps().find(|(_, address)| reaches(*address));
-            first.or_else(|| scope.local_teps().next())?.0
-        }
+) -> Carriers {
+    let own = match wanted.pin {
+        Some(name) => scope.teps.resolve(name, path, findings),
+        None => None,
     };
-    u16::try_from(position).ok().map(TepIndex)
+    let own_family = own.and_then(|own| scope.draft.teps.get(own)).map(|tep| tep.address.addr());
+    let like = own_family.or_else(|| wanted.remotes.first().copied());
+    let family = |like: Option<IpAddr>, same: bool| -> Vec<usize> {
+        let fits = |address: &IpAddr| like.is_none_or(|like| same_family(like, *address)) == same;
+        let mut positions: Vec<usize> =
+            scope.local_teps().filter(|(_, address)| fits(address)).map(|(position, _)| position).collect();
+        let begin = (u32::from(wanted.vni) as usize).checked_rem(positions.len()).unwrap_or_default();
+        positions.rotate_left(begin);
+        positions
+    };
+    let mut positions = family(like, true);
+    // Of the other family, only what reaches a remote TEP of that has any.
+    let others = if like.is_some() { family(like, false) } else { Vec::new() };
+    let teaming = match &scope.draft.tep_group {
+        Slot::Present(group) if wanted.pin.is_none() => Teaming::Group(group.placement),
+        _ => Teaming::FailoverOrder,
+    };
+    let mut required = positions.len();
+    if wanted.pin.is_some() {
+        let room = wanted.mtu.saturating_add(ENCAPSULATION_RESERVE);
+        positions.retain(|position| Some(*position) != own && outer_mtu(scope, *position) >= Some(room));
+        positions.splice(0..0, own);
+        required = usize::from(own.is_some());
+    }
+    positions.extend(others);
+    let teps: Vec<_> =
+        positions.into_iter().filter_map(|position| u16::try_from(position).ok().map(TepIndex)).collect();
+    Carriers { required: required.min(teps.len()), teps, teaming }
+}
+
+/// The MTU of a TEP: its own, or that of its port.
+fn outer_mtu(scope: &Scope<'_>, tep: usize) -> Option<u16> {
+    let tep = scope.draft.teps.get(tep)?;
+    let uplink = scope.draft.uplinks.get(scope.uplinks.find(tep.uplink.as_str())?);
+    let port = uplink.and_then(|uplink| scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?));
+    tep.mtu.or(port.map(|port| port.mtu))
 }
 
 /// Notes what cannot be the TEP of another node that is reached from the local TEP `from`.
@@ -144,15 +212,6 @@ pub(super) fn check_remote(
     }
 }
 
-/// The TEPs that may carry what has `tep` for its own: that one where it is pinned, or any of its family in the group.
-pub(super) fn carrying(scope: &Scope<'_>, pinned: bool, tep: Option<TepIndex>) -> Vec<TepIndex> {
-    let Some(tep) = tep else { return Vec::new() };
-    let own = scope.draft.teps.get(tep.index()).map(|tep| tep.address.addr());
-    let Some(own) = own.filter(|_| !pinned && scope.has_group()) else { return vec![tep] };
-    let same = scope.local_teps().filter(|(_, address)| same_family(*address, own));
-    same.filter_map(|(index, _)| u16::try_from(index).ok().map(TepIndex)).collect()
-}
-
 /// Notes every TEP whose MTU does not leave room for the encapsulation of packets of `mtu` bytes.
 pub(super) fn check_reserve(
     scope: &Scope<'_>,
@@ -162,11 +221,10 @@ pub(super) fn check_reserve(
     path: Path,
     findings: &mut Findings,
 ) {
-    for tep in teps.iter().filter_map(|tep| scope.draft.teps.get(tep.index())) {
-        let uplink =
-            scope.uplinks.find(tep.uplink.as_str()).and_then(|uplink| scope.draft.uplinks.get(uplink));
-        let port = uplink.and_then(|uplink| scope.draft.ports.get(scope.ports.find(uplink.port.as_str())?));
-        let Some(outer) = tep.mtu.or(port.map(|port| port.mtu)) else { continue };
+    for position in teps.iter().map(|tep| tep.index()) {
+        let (Some(tep), Some(outer)) = (scope.draft.teps.get(position), outer_mtu(scope, position)) else {
+            continue;
+        };
         let needed = u32::from(mtu) + u32::from(ENCAPSULATION_RESERVE);
         if u32::from(outer) < needed {
             let message = format!(

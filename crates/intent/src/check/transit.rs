@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use super::Scope;
 use super::addresses::{family, require_routable, require_unicast_mac};
-use super::{Scope, teps};
-use crate::document::{ServiceRouter, Transit};
-use crate::plan::{self, Role, TepIndex};
+use super::teps::{self, Wanted};
+use crate::document::{Segment, ServiceRouter, Transit};
+use crate::plan::{self, Role};
 use crate::problem::{Findings, Path};
 
 /// Checks the transit segment of the gateway at `index`. `local` says that the gateway has interfaces on this node.
@@ -22,7 +23,10 @@ pub(super) fn check(
     let remotes: Vec<IpAddr> =
         transit.service_routers.iter().filter(|router| !own(router)).map(|router| router.tep).collect();
     let pin = transit.tep.as_ref().map(|name| name.as_str());
-    let tep = teps::pinned(scope, pin, &remotes, path().field("tep"), findings);
+    let greatest = greatest(scope, index);
+    let mtu = greatest.map_or(0, |segment| segment.mtu);
+    let wanted = Wanted { pin, vni: transit.vni, mtu, remotes: &remotes };
+    let carriers = teps::carriers(scope, &wanted, path().field("tep"), findings);
 
     let mut seen = Seen::default();
     for (position, router) in transit.service_routers.iter().enumerate() {
@@ -32,7 +36,7 @@ pub(super) fn check(
         if own(&router) {
             check_own(scope, router, path, findings);
         } else {
-            teps::check_remote(scope, router.tep, tep, &path.field("tep"), findings);
+            teps::check_remote(scope, router.tep, carriers.first(), &path.field("tep"), findings);
         }
     }
     let absent =
@@ -43,13 +47,15 @@ pub(super) fn check(
         );
         findings.report(path().field("service-routers"), message);
     }
-    let grouped = transit.tep.is_none() && scope.has_group();
-    check_mtu(scope, index, &teps::carrying(scope, !grouped, tep), path(), findings);
+    if let Some(segment) = greatest {
+        let what = format!("the MTU of segment '{}', whose packets cross the transit segment,", segment.name);
+        teps::check_reserve(scope, carriers.required(), mtu, &what, path().field("tep"), findings);
+    }
     plan::Transit {
         vni: transit.vni,
         encapsulation: transit.encapsulation,
-        tep,
-        grouped,
+        teaming: carriers.teaming,
+        teps: carriers.teps,
         service_routers: transit.service_routers.iter().map(service_router).collect(),
     }
 }
@@ -127,14 +133,9 @@ fn check_own(scope: &Scope<'_>, router: &ServiceRouter, path: Path, findings: &m
     }
 }
 
-/// The transit segment carries the packets of every segment of the gateway and of the tier-1s linked to it.
-fn check_mtu(scope: &Scope<'_>, index: usize, teps: &[TepIndex], path: Path, findings: &mut Findings) {
+/// The segment with the greatest MTU whose packets cross the transit segment of the gateway at `index`.
+fn greatest<'a>(scope: &Scope<'a>, index: usize) -> Option<&'a Segment> {
     let linked = scope.linked(index);
     let segments = std::iter::once(index).chain(linked).flat_map(|gateway| &scope.attached[gateway]);
-    let greatest =
-        segments.filter_map(|segment| scope.draft.segments.get(*segment)).max_by_key(|segment| segment.mtu);
-    if let Some(segment) = greatest {
-        let what = format!("the MTU of segment '{}', whose packets cross the transit segment,", segment.name);
-        teps::check_reserve(scope, teps, segment.mtu, &what, path.field("tep"), findings);
-    }
+    segments.filter_map(|segment| scope.draft.segments.get(*segment)).max_by_key(|segment| segment.mtu)
 }

@@ -176,7 +176,7 @@ fn location(
             }
             if let Some(segment) = segment {
                 let path = path().field("remote-tep");
-                teps::check_remote(scope, remote, reach[segment].tep, &path, findings);
+                teps::check_remote(scope, remote, reach[segment].carriers.first(), &path, findings);
             }
             Some(Location::RemoteTep(remote))
         }

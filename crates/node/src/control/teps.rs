@@ -207,13 +207,12 @@ impl Teps {
 
     /// Tells a snapshot which TEPs and pairs are usable.
     fn tell(&self, snapshot: &Snapshot) {
-        let states = snapshot.tunnel_states();
         for (number, tep) in snapshot.plan().teps.iter().enumerate() {
             let usable = self.health_of(&tep.name).is_none_or(|view| view.is_usable());
-            states.set_tep(TepIndex(number as u16), usable);
+            snapshot.set_tep(TepIndex(number as u16), usable);
         }
         for watched in self.watched.values() {
-            states.set_pair(watched.pair, watched.usable);
+            snapshot.set_pair(watched.pair, watched.usable);
         }
     }
 
@@ -357,7 +356,7 @@ impl Teps {
     fn set_usable(&mut self, path: &Path, snapshot: &Snapshot, reason: Option<String>) {
         let Some(watched) = self.watched.get_mut(path) else { return };
         watched.usable = reason.is_none();
-        snapshot.tunnel_states().set_pair(watched.pair, watched.usable);
+        snapshot.set_pair(watched.pair, watched.usable);
         let Path { local, remote, .. } = path;
         match reason {
             Some(reason) => {
@@ -422,7 +421,7 @@ impl Teps {
             return;
         };
         let Some(number) = snapshot.plan().teps.iter().position(|tep| tep.name == *name) else { return };
-        snapshot.tunnel_states().set_tep(TepIndex(number as u16), fault.is_none());
+        snapshot.set_tep(TepIndex(number as u16), fault.is_none());
         match fault {
             Some(cause) => {
                 let sentence = format!(

@@ -62,8 +62,8 @@ fn segment(
         name: name.into(),
         vni: Vni::new(vni).expect("a VNI"),
         encapsulation,
-        tep: Some(TepIndex(tep)),
-        grouped: false,
+        teps: vec![TepIndex(tep), TepIndex(1 - tep)],
+        teaming: Teaming::FailoverOrder,
         mtu: 1500,
         gateway: gateway.map(GatewayIndex),
         gateway_addresses: addresses.iter().map(|text| net(text)).collect(),
@@ -200,8 +200,8 @@ pub(crate) fn edge() -> Plan {
     let transit = Transit {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
-        tep: Some(TepIndex(0)),
-        grouped: false,
+        teps: vec![TepIndex(0), TepIndex(1)],
+        teaming: Teaming::FailoverOrder,
         service_routers: vec![
             service_router(0, "edge-1", "172.16.0.1"),
             service_router(1, "edge-2", "172.16.0.9"),
@@ -237,8 +237,8 @@ pub(crate) fn host() -> Plan {
     let transit = Transit {
         vni: Vni::new(TRANSIT_VNI).expect("a VNI"),
         encapsulation: Encapsulation::Geneve,
-        tep: Some(TepIndex(0)),
-        grouped: false,
+        teps: vec![TepIndex(0), TepIndex(1)],
+        teaming: Teaming::FailoverOrder,
         service_routers: vec![
             service_router(0, "edge-1", "172.16.0.8"),
             service_router(1, "edge-2", "172.16.0.9"),

@@ -171,11 +171,15 @@ impl<'a> Traffic<'a> {
         }
         let mut ends: Vec<(u32, Encapsulation, Option<TepIndex>, Option<usize>)> = Vec::new();
         let numbered = self.plan.segments.iter().enumerate();
-        ends.extend(numbered.map(|(number, s)| (s.vni.into(), s.encapsulation, s.tep, Some(number))));
+        ends.extend(
+            numbered
+                .map(|(number, s)| (s.vni.into(), s.encapsulation, s.teps.first().copied(), Some(number))),
+        );
         let mut routers = Vec::new();
         for gateway in &self.plan.gateways {
             if let Tier::Tier0 { transit: Some(transit), .. } = &gateway.tier {
-                ends.push((transit.vni.into(), transit.encapsulation, transit.tep, None));
+                let pinned = transit.teps.first().copied();
+                ends.push((transit.vni.into(), transit.encapsulation, pinned, None));
                 routers.extend(transit.service_routers.iter().map(|router| router.mac));
             }
         }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sluice_intent::plan::Plan;
+use sluice_intent::plan::{Plan, Teaming};
 use sluice_wire::MacAddr;
 
 use crate::common::dice::Dice;
@@ -86,8 +86,22 @@ proptest! {
     #[test]
     fn any_node_agrees_with_the_reference(
         plan in sluice_intent::testing::arbitrary_plan(),
+        teamings in prop::collection::vec(teaming(), 8),
         steps in prop::collection::vec(step(), 1..40),
     ) {
+        let mut plan = plan;
+        for (segment, teaming) in plan.segments.iter_mut().zip(&teamings) {
+            segment.teaming = teaming.unwrap_or(segment.teaming);
+        }
         run([&plan, &plan], &steps)?;
     }
+}
+
+/// Another way to choose a TEP than that of the document.
+fn teaming() -> impl Strategy<Value = Option<Teaming>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(Teaming::SourcePort)),
+        1 => Just(Some(Teaming::SourceMac)),
+    ]
 }

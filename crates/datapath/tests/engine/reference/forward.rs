@@ -295,11 +295,11 @@ impl Run<'_> {
             Location::RemoteTep(remote) => {
                 let overlay = Overlay::of_segment(&self.plan.segments[segment]);
                 if matches!(arrived.ingress, Ingress::Tunnel { .. })
-                    && !self.tunnels(overlay, remote).is_empty()
+                    && !self.tunnels(&overlay, remote).is_empty()
                 {
                     return Err(Unbridged::Drop(DropReason::SplitHorizon));
                 }
-                let tunnel = self.tunnel(&frame.flow(), overlay, remote);
+                let tunnel = self.tunnel(&frame.flow(), &overlay, remote);
                 let tunnel = tunnel.ok_or(Unbridged::Drop(DropReason::NoReceiver))?;
                 let next = self.neighbor(&tunnel.next_hop).ok_or(Unbridged::Resolve(tunnel.next_hop))?;
                 let inner = written(&payload, arrived.tagged);

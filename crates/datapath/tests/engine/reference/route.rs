@@ -113,9 +113,9 @@ impl Run<'_> {
     fn service_routers(&self, gateway: usize) -> Vec<(MacAddr, Overlay, IpAddr)> {
         let Some(transit) = self.transit(gateway) else { return Vec::new() };
         let overlay = Overlay::of_transit(transit);
-        let reached = |router: &&ServiceRouter| !self.tunnels(overlay, router.tep).is_empty();
+        let reached = |router: &&ServiceRouter| !self.tunnels(&overlay, router.tep).is_empty();
         let routers = transit.service_routers.iter().filter(reached);
-        routers.map(|router| (router.mac, overlay, router.tep)).collect()
+        routers.map(|router| (router.mac, overlay.clone(), router.tep)).collect()
     }
 
     fn routes(&self, gateway: usize) -> Vec<(IpNet, Rank, Target)> {
@@ -276,7 +276,7 @@ impl Run<'_> {
                 let Some((mac, overlay, remote)) = chosen else {
                     return refused(IcmpError::NoRoute, DropReason::NoRoute);
                 };
-                let Some(tunnel) = self.tunnel(&flow, overlay, remote) else {
+                let Some(tunnel) = self.tunnel(&flow, &overlay, remote) else {
                     return refused(IcmpError::NoRoute, DropReason::NoRoute);
                 };
                 return match self.neighbor(&tunnel.next_hop) {
@@ -317,7 +317,7 @@ impl Run<'_> {
                         leaving(mtu, workload.mac, self.plan.router_mac, to)
                     }
                     sluice_intent::plan::Location::RemoteTep(remote) => {
-                        let tunnel = self.tunnel(&flow, Overlay::of_segment(planned), remote);
+                        let tunnel = self.tunnel(&flow, &Overlay::of_segment(planned), remote);
                         let Some(tunnel) = tunnel else { return unknown() };
                         let Some(next) = self.neighbor(&tunnel.next_hop) else {
                             return Verdict::Resolve(tunnel.next_hop);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use sluice_datapath::drops::DropReason;
 use sluice_datapath::neighbor::NeighborKey;
-use sluice_intent::plan::{Encapsulation, Location, PortIndex, TepIndex, Tier};
+use sluice_intent::plan::{Encapsulation, Location, PortIndex, Teaming, TepIndex, Tier};
 use sluice_wire::MacAddr;
 use sluice_wire::checksum::verify;
 
@@ -19,23 +19,23 @@ const VXLAN_PORT: u16 = 4789;
 pub(super) type Decapsulated = (Ingress, Vec<u8>, u8);
 
 /// What a tunnel needs to know of a segment or transit segment.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Overlay {
     vni: u32,
     encapsulation: Encapsulation,
-    pinned: Option<TepIndex>,
-    grouped: bool,
+    teps: Vec<TepIndex>,
+    teaming: Teaming,
 }
 
 impl Overlay {
     pub(super) fn of_segment(segment: &sluice_intent::plan::Segment) -> Self {
-        let sluice_intent::plan::Segment { vni, encapsulation, tep: pinned, grouped, .. } = *segment;
-        Self { vni: vni.into(), encapsulation, pinned, grouped }
+        let sluice_intent::plan::Segment { vni, encapsulation, teaming, .. } = *segment;
+        Self { vni: vni.into(), encapsulation, teps: segment.teps.clone(), teaming }
     }
 
     pub(super) fn of_transit(transit: &sluice_intent::plan::Transit) -> Self {
-        let sluice_intent::plan::Transit { vni, encapsulation, tep: pinned, grouped, .. } = *transit;
-        Self { vni: vni.into(), encapsulation, pinned, grouped }
+        let sluice_intent::plan::Transit { vni, encapsulation, teaming, .. } = *transit;
+        Self { vni: vni.into(), encapsulation, teps: transit.teps.clone(), teaming }
     }
 }
 
@@ -63,25 +63,22 @@ impl Tunnel {
 
 impl Run<'_> {
     /// The tunnel that a flow takes to the node with this TEP.
-    pub(super) fn tunnel(&mut self, flow: &Flow, overlay: Overlay, remote: IpAddr) -> Option<Tunnel> {
+    pub(super) fn tunnel(&mut self, flow: &Flow, overlay: &Overlay, remote: IpAddr) -> Option<Tunnel> {
         let tunnels = self.tunnels(overlay, remote);
         let pairs = tunnels.iter().map(|tunnel| (tunnel.local, tunnel.remote)).collect();
         let chosen = self.choose_of(flow, Ways::Tunnels(pairs));
         tunnels.into_iter().nth(chosen)
     }
 
-    /// All that there are: from the pinned TEP, or the first of the right family, or all of that in the group; to the TEP or all of its group.
-    pub(super) fn tunnels(&self, overlay: Overlay, remote: IpAddr) -> Vec<Tunnel> {
-        let fits = |tep: &&sluice_intent::plan::Tep| tep.address.addr().is_ipv4() == remote.is_ipv4();
-        let pinned = overlay.pinned.map(|tep| &self.plan.teps[tep.index()]).filter(fits);
-        let all = self.plan.teps.iter().filter(fits);
-        let locals: Vec<_> = match (overlay.grouped, pinned) {
-            (true, _) => all.collect(),
-            (false, Some(pinned)) => vec![pinned],
-            (false, None) => all.take(1).collect(),
-        };
+    /// All that there are: from each TEP of the right family that may carry it, in failover order from the first that has a way; to the TEP or all
+    /// of its group.
+    pub(super) fn tunnels(&self, overlay: &Overlay, remote: IpAddr) -> Vec<Tunnel> {
+        let teps = overlay.teps.iter().map(|tep| &self.plan.teps[tep.index()]);
         let mut tunnels = Vec::new();
-        for tep in locals {
+        for tep in teps.filter(|tep| tep.address.addr().is_ipv4() == remote.is_ipv4()) {
+            if overlay.teaming == Teaming::FailoverOrder && !tunnels.is_empty() {
+                break;
+            }
             let remotes = self.same_node(remote).into_iter();
             tunnels.extend(remotes.filter_map(|remote| self.tunnel_between(overlay, tep, remote)));
         }
@@ -96,11 +93,11 @@ impl Run<'_> {
 
     fn tunnel_between(
         &self,
-        overlay: Overlay,
+        overlay: &Overlay,
         tep: &sluice_intent::plan::Tep,
         remote: IpAddr,
     ) -> Option<Tunnel> {
-        let Overlay { vni, encapsulation, .. } = overlay;
+        let Overlay { vni, encapsulation, .. } = *overlay;
         let address = if tep.address.contains(&remote) { remote } else { tep.gateway? };
         let port = self.plan.uplinks[tep.uplink.index()].port;
         let vlan = tep.vlan.map_or(0, u16::from);

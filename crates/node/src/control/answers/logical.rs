@@ -10,7 +10,7 @@ use sluice_control::{
 use sluice_datapath::neighbor::NeighborKey;
 use sluice_datapath::snapshot::Router;
 use sluice_datapath::snapshot::router::{HopVia, Origin, Route as RouterRoute, Target};
-use sluice_intent::plan::{Gateway, Location, Plan, Tep, Tier, UplinkIndex, UplinkInterface};
+use sluice_intent::plan::{Gateway, Location, Plan, Teaming, Tep, Tier, UplinkIndex, UplinkInterface};
 use sluice_wire::{MacAddr, VlanId, Vni};
 
 use super::ports::encapsulation;
@@ -25,8 +25,12 @@ const TUNNEL: &str = "TUNNEL";
 
 pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
     let plan = &node.plan;
-    let tep = |tep: Option<sluice_intent::plan::TepIndex>| tep.map(|tep| plan.teps[tep.index()].name.clone());
-    let group = |grouped: bool| plan.tep_group.filter(|_| grouped).map(|group| group.id);
+    let tep =
+        |teps: &[sluice_intent::plan::TepIndex]| teps.first().map(|tep| plan.teps[tep.index()].name.clone());
+    let group = |teaming| match teaming {
+        Teaming::Group(_) => plan.tep_group.map(|group| group.id),
+        Teaming::FailoverOrder | Teaming::SourcePort | Teaming::SourceMac => None,
+    };
     let workloads = |segment: usize, local: bool| {
         let here = |workload: &&sluice_intent::plan::Workload| {
             workload.segment.index() == segment && matches!(workload.location, Location::Port { .. }) == local
@@ -37,10 +41,10 @@ pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
         uuid: uuid("segment", &segment.name),
         vni: segment.vni.get(),
         encap: encapsulation(segment.encapsulation),
-        tep_group: group(segment.grouped),
+        tep_group: group(segment.teaming),
         name: segment.name.clone(),
         global_vni: None,
-        tep: tep(segment.tep),
+        tep: tep(&segment.teps),
         local_workloads: workloads(number, true),
         remote_workloads: workloads(number, false),
     });
@@ -51,10 +55,10 @@ pub(super) fn switches(node: &Node) -> Vec<LogicalSwitch> {
             uuid: uuid("segment", &name),
             vni: transit.vni.get(),
             encap: encapsulation(transit.encapsulation),
-            tep_group: group(transit.grouped),
+            tep_group: group(transit.teaming),
             name,
             global_vni: None,
-            tep: tep(transit.tep),
+            tep: tep(&transit.teps),
             local_workloads: 0,
             remote_workloads: 0,
         })
