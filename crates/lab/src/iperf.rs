@@ -12,7 +12,10 @@ use crate::lab::Lab;
 use crate::program::{Ended, finish_within};
 
 /// What a measurement may take beyond its own seconds.
-const MARGIN_S: u64 = 10;
+const MARGIN_S: u64 = 15;
+/// What a connection may take, milliseconds: a first packet and three that are sent again, since streams that were there before may fill a
+/// limited link.
+const CONNECT_TIMEOUT_MS: &str = "8000";
 /// Bits a second below which a path does not count as carrying traffic.
 const LEAST_RATE: f64 = 1e6;
 /// Port of the first server of a measurement; each stream has a server of its own.
@@ -93,7 +96,7 @@ fn connect(lab: &Lab, stream: &Stream<'_>, port: u16, span: Span) -> Result<Chil
     let address = address.ok_or_else(|| LabError::Step(format!("{} has no address", stream.to)))?.to_string();
     lab.node(stream.from)?;
     let mut client = lab.at_priority(span.realtime, stream.from, "iperf3");
-    client.args(["--json", "--connect-timeout", "3000", "--port", &port.to_string()]);
+    client.args(["--json", "--connect-timeout", CONNECT_TIMEOUT_MS, "--port", &port.to_string()]);
     client.args(["--time", &span.seconds.to_string(), "--omit", &span.omitted.to_string()]);
     client.args(stream.reverse.then_some("--reverse")).args(["--client", &address]);
     client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

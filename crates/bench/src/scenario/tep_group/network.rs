@@ -10,6 +10,7 @@ use sluice_lab::iperf::{self, Measured, Span, Stream};
 use sluice_lab::{Lab, PortKind, Topology, UpOptions};
 
 use crate::error::{BenchError, Result, While};
+use crate::machine::Realtime;
 use crate::process::{Interrupt, LOOK};
 use crate::scenario::guarded::Guarded;
 
@@ -56,6 +57,7 @@ impl Placing {
             Self::Single => {
                 document.remove("tep-group");
                 document.remove("remote-tep-groups");
+                pin(&mut document);
             }
             Self::Hash => {
                 drop(document.insert("tep-group".into(), json!({"id": 293_888, "placement": "hash"})))
@@ -66,6 +68,22 @@ impl Placing {
         }
         // YAML is what the node reads, and JSON a part of it.
         Value::Object(document).to_string()
+    }
+}
+
+/// Pins every segment and transit segment to the first TEP: without a group the other would carry some of them.
+fn pin(document: &mut Map<String, Value>) {
+    let list = |value: &mut Value| value.as_array_mut().map(std::mem::take).unwrap_or_default();
+    let pinned = |mut segment: Value| {
+        segment["tep"] = json!("tep-1");
+        segment
+    };
+    if let Some(segments) = document.get_mut("segments") {
+        *segments = list(segments).into_iter().map(pinned).collect();
+    }
+    let gateways = document.get_mut("gateways").and_then(Value::as_array_mut).into_iter().flatten();
+    for transit in gateways.filter_map(|gateway| gateway.get_mut("transit")) {
+        *transit = pinned(transit.take());
     }
 }
 
@@ -149,7 +167,12 @@ impl Network {
         let reverse = self.settings.reverse;
         let streams = WORKLOADS.map(|from| Stream { from, to: TARGET, reverse });
         let before = self.carried()?;
+        // What it starts begins with its priority, so that all streams begin together on a machine that is busy.
+        let realtime = Realtime::new(self.settings.span.realtime.is_some());
+        let raised =
+            self.settings.span.realtime.map(|priority| realtime.raise_to(priority, [std::process::id()]));
         let streams = iperf::measure(&self.lab, &streams, self.settings.span);
+        drop(raised);
         self.settings.interrupt.check()?;
         let (streams, after) = (streams?, self.carried()?);
         let uplinks = [0, 1].map(|uplink| after[uplink] - before[uplink]);
@@ -208,6 +231,8 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use sluice_intent::plan::Teaming;
+
     use super::*;
 
     #[test]
@@ -222,6 +247,8 @@ mod tests {
                     sluice_intent::parse(&text, &node.name).unwrap_or_else(|error| panic!("{error:?}"));
                 assert_eq!(plan.tep_group.is_some(), placing != Placing::Single, "{}", node.name);
                 assert!(plan.bfd.is_none());
+                let pinned = plan.segments[0].teaming == Teaming::FailoverOrder;
+                assert_eq!(pinned, placing == Placing::Single, "{}", node.name);
             }
         }
     }
