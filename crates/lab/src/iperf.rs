@@ -1,4 +1,7 @@
 //! TCP between nodes of a lab, measured by iperf3: one stream, or several at once.
+//!
+//! iperf3 runs under the ordinary scheduler always: it polls while a queue is full, and under the real-time scheduler keeps nodes of the same
+//! priority, and everything else, from their cores.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -39,8 +42,6 @@ pub struct Span {
     pub seconds: u16,
     /// Seconds before them, in which connections come to their rate.
     pub omitted: u16,
-    /// Priority of iperf3 under the real-time scheduler; none: it runs under the ordinary one.
-    pub realtime: Option<u8>,
 }
 
 /// What iperf3 found of a stream.
@@ -72,7 +73,7 @@ pub fn measure(lab: &Lab, streams: &[Stream<'_>], span: Span) -> Result<Vec<Meas
     let (mut servers, mut clients) = (Vec::new(), Vec::new());
     let mut start = || {
         for (stream, port) in streams.iter().zip(PORT..) {
-            servers.push(listen(lab, stream.to, port, span.realtime)?);
+            servers.push(listen(lab, stream.to, port)?);
         }
         for (stream, port) in streams.iter().zip(PORT..) {
             clients.push(connect(lab, stream, port, span)?);
@@ -95,7 +96,7 @@ fn connect(lab: &Lab, stream: &Stream<'_>, port: u16, span: Span) -> Result<Chil
     let address = lab.node(stream.to)?.addresses().next();
     let address = address.ok_or_else(|| LabError::Step(format!("{} has no address", stream.to)))?.to_string();
     lab.node(stream.from)?;
-    let mut client = lab.at_priority(span.realtime, stream.from, "iperf3");
+    let mut client = lab.command(stream.from, "iperf3");
     client.args(["--json", "--connect-timeout", CONNECT_TIMEOUT_MS, "--port", &port.to_string()]);
     client.args(["--time", &span.seconds.to_string(), "--omit", &span.omitted.to_string()]);
     client.args(stream.reverse.then_some("--reverse")).args(["--client", &address]);
@@ -104,8 +105,8 @@ fn connect(lab: &Lab, stream: &Stream<'_>, port: u16, span: Span) -> Result<Chil
 }
 
 /// A server for one client, once it listens.
-fn listen(lab: &Lab, node: &str, port: u16, realtime: Option<u8>) -> Result<Child> {
-    let mut command = lab.at_priority(realtime, node, "iperf3");
+fn listen(lab: &Lab, node: &str, port: u16) -> Result<Child> {
+    let mut command = lab.command(node, "iperf3");
     command.args(["--server", "--one-off", "--forceflush", "--port", &port.to_string()]);
     let mut server = command
         .stdin(Stdio::null())

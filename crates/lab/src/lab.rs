@@ -256,7 +256,7 @@ impl Lab {
         Ok(())
     }
 
-    /// [`Lab::command`] under the real-time scheduler with a priority, or the ordinary one without.
+    /// [`Lab::command`] under the real-time scheduler with a priority, or the ordinary one without. Only for programs that sleep while they wait.
     pub fn at_priority(&self, priority: Option<u8>, node: &str, program: &str) -> Command {
         let Some(priority) = priority else { return self.command(node, program) };
         let mut command = self.command(node, "chrt");

@@ -86,7 +86,7 @@ struct TepGroupArguments {
 const SECONDS: [u16; 3] = [4, 10, 100];
 /// Seconds before each that do not count.
 const OMITTED_S: u16 = 2;
-/// Real-time priority of nodes and iperf3, which sleep when there is nothing to do.
+/// Real-time priority of the nodes, which sleep when there is nothing to do.
 const PRIORITY: u8 = 10;
 
 fn arguments(command: Command) -> Command {
@@ -115,17 +115,19 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let own = TepGroupArguments::from_arg_matches(&session.arguments.matches)
         .map_err(|error| BenchError::Arguments(error.to_string()))?;
     let realtime = session.bench.measuring.realtime.is_on().then_some(PRIORITY);
-    let span = Span { seconds: seconds(session.arguments), omitted: OMITTED_S, realtime };
+    let span = Span { seconds: seconds(session.arguments), omitted: OMITTED_S };
     let settings = Settings {
         port_kind: own.port_kind,
         sluiced: session.bench.setting.sluiced.clone(),
         interrupt: session.bench.setting.interrupt.clone(),
         reverse: own.reverse,
         span,
+        realtime,
     };
     session.message("building the lab");
     let mut network = Network::up(settings, |step| session.message(step))?;
     describe(session, report, &own, &network, span);
+    tell_scheduler(report, realtime);
     let rounds = session.bench.repeat;
     session.steps(rounds * Placing::ALL.len());
     let mut results = Results::default();
@@ -174,17 +176,23 @@ fn describe(
         report.environment.ports = vec![Port { name, kind, mbps: None }];
     }
     report.documents.push(report::Document { name: "lab".into(), text: network.source().to_owned() });
-    if span.realtime.is_some() {
-        report.note("Nodes and iperf3 run under the real-time scheduler: other programs cannot take their cores for longer than the kernel insists on.");
-    } else {
-        report.warn(
-            "Without the real-time scheduler other programs on the machine hold up nodes and iperf3, and queues run empty meanwhile: a rate may be lower than \
-             what the uplinks carry, and a factor higher or lower. Run as root, without --no-realtime.",
-        );
-    }
     report.note(format!(
         "Each of the edge's two uplinks carries {} Mb/s of layer 2, by a token bucket of the kernel beside it, so that three nodes, iperf3 and \
          everything else are far from what this machine's cores can do. The document's carry 2.5 Gb/s. Nothing else is limited.",
         network::RATE_MBPS
     ));
+}
+
+/// What other programs on the machine can do to the numbers.
+fn tell_scheduler(report: &mut Report, realtime: Option<u8>) {
+    if realtime.is_some() {
+        report.note(
+            "Nodes run under the real-time scheduler. iperf3 does not: it polls while a queue is full, and would keep the nodes from their cores. On a busy machine it is held up, and \
+             what waits for it counts in another interval than that in which it came.",
+        );
+    } else {
+        report.warn(
+            "Without the real-time scheduler other programs on the machine hold up the nodes, and queues run empty meanwhile: run as root, without --no-realtime.",
+        );
+    }
 }

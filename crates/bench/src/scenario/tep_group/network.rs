@@ -10,7 +10,6 @@ use sluice_lab::iperf::{self, Measured, Span, Stream};
 use sluice_lab::{Lab, PortKind, Topology, UpOptions};
 
 use crate::error::{BenchError, Result, While};
-use crate::machine::Realtime;
 use crate::process::{Interrupt, LOOK};
 use crate::scenario::guarded::Guarded;
 
@@ -97,6 +96,8 @@ pub(super) struct Settings {
     /// Whether the target sends.
     pub(super) reverse: bool,
     pub(super) span: Span,
+    /// Priority of the nodes under the real-time scheduler; none: the ordinary one.
+    pub(super) realtime: Option<u8>,
 }
 
 /// One measurement.
@@ -140,7 +141,7 @@ impl Network {
             ..UpOptions::new(topology()?)
         };
         let lab = Lab::up(options, progress)?;
-        if let Some(priority) = settings.span.realtime {
+        if let Some(priority) = settings.realtime {
             lab.set_realtime(priority)?;
         }
         Ok(Self { settings, lab, _guarded: guarded })
@@ -167,12 +168,7 @@ impl Network {
         let reverse = self.settings.reverse;
         let streams = WORKLOADS.map(|from| Stream { from, to: TARGET, reverse });
         let before = self.carried()?;
-        // What it starts begins with its priority, so that all streams begin together on a machine that is busy.
-        let realtime = Realtime::new(self.settings.span.realtime.is_some());
-        let raised =
-            self.settings.span.realtime.map(|priority| realtime.raise_to(priority, [std::process::id()]));
         let streams = iperf::measure(&self.lab, &streams, self.settings.span);
-        drop(raised);
         self.settings.interrupt.check()?;
         let (streams, after) = (streams?, self.carried()?);
         let uplinks = [0, 1].map(|uplink| after[uplink] - before[uplink]);
