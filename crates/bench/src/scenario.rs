@@ -13,11 +13,13 @@ mod bare_metal;
 mod ecmp;
 mod flow_cache;
 mod forward;
+mod guarded;
 pub(crate) mod latency;
 mod peers;
 mod reload;
 mod rfc2544;
 mod ring_size;
+mod tep_group;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
@@ -37,6 +39,7 @@ pub(crate) const ALL: &[&Scenario] = &[
     &ecmp::SCENARIO,
     &forward::SCENARIO,
     &latency::SCENARIO,
+    &tep_group::SCENARIO,
     &peers::SCENARIO,
     &rfc2544::SCENARIO,
     &reload::SCENARIO,

@@ -1,4 +1,4 @@
-//! The command line: `sluice lab up|status|exec|link|down|demo`.
+//! The command line: `sluice lab up|status|exec|link|loss|down|demo|faults`.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stdin, stdout};
@@ -12,11 +12,12 @@ use comfy_table::{ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::{LabError, Result};
+use crate::faults::flight::SenderArguments;
 use crate::interrupt::Interrupts;
 use crate::lab::{Lab, LabStatus, UpOptions};
 use crate::state::{PortKind, StateDirectory};
 use crate::topology::Topology;
-use crate::{demo, exec, init};
+use crate::{demo, exec, faults, init};
 
 /// Build, use and remove networks in network namespaces.
 #[derive(Args, Debug)]
@@ -26,6 +27,7 @@ use crate::{demo, exec, init};
   sluice lab status                             its nodes and their control sockets
   sluice lab exec web-1 -- ping -c 3 192.0.2.10 run a program in a node
   sluice lab link tor uplink down               cut a link; `up` restores addresses and routes
+  sluice lab faults cut-link                    break something on purpose, and measure what it costs
   sluice lab down                               remove it")]
 pub struct LabArguments {
     #[command(subcommand)]
@@ -71,6 +73,21 @@ enum Action {
         /// What it becomes.
         state: LinkState,
     },
+    /// Have an interface of the kernel lose a share of what it receives, at random.
+    #[command(after_help = "Examples:
+  sluice lab loss tor uplink 30
+  sluice lab loss tor uplink 0                  nothing any more")]
+    Loss {
+        #[command(flatten)]
+        which: Which,
+        /// The node.
+        node: String,
+        /// The interface.
+        interface: String,
+        /// Percent; 100 is everything.
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+        percent: u8,
+    },
     /// Remove a lab, also what is left of one that died.
     Down {
         #[command(flatten)]
@@ -87,6 +104,32 @@ enum Action {
         #[arg(long, value_name = "PATH")]
         sluice: Option<PathBuf>,
     },
+    /// Break links, paths and nodes on purpose, measure what that costs, and compare it with what it may cost.
+    #[command(after_help = faults_help())]
+    Faults {
+        /// What to break [default: everything].
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+        /// Times that each is broken.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+        repeat: u16,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Leave nodes and probes to the ordinary scheduler, also where the real-time one is allowed.
+        #[arg(long)]
+        no_realtime: bool,
+        /// The sluiced program [default: beside the running program, else in PATH].
+        #[arg(long, value_name = "PATH")]
+        sluiced: Option<PathBuf>,
+        /// Kind of the ports on veth interfaces [default: af_xdp where the kernel allows it].
+        #[arg(long, value_name = "KIND")]
+        port_kind: Option<PortKind>,
+    },
+    #[command(hide = true)]
+    SendProbe(SenderArguments),
+    #[command(hide = true)]
+    ReceiveProbe,
     #[command(hide = true)]
     LaunchInit { state: PathBuf, claimant: i32 },
     #[command(hide = true)]
@@ -100,7 +143,7 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct UpArguments {
-    /// A built-in topology (demo, linux) or the path of a YAML file.
+    /// A built-in topology (demo, linux, tep, edges) or the path of a YAML file.
     #[arg(long, default_value = "demo", value_name = "NAME|FILE")]
     topology: String,
     /// Name of the lab [default: that of the topology].
@@ -151,8 +194,21 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
             Lab::open(&which.lab()?)?.set_link(&node, &interface, up)?;
             say(format_args!("{interface} of {node} is {}", if up { "up" } else { "down" }));
         }
+        Action::Loss { which, node, interface, percent } => {
+            Lab::open(&which.lab()?)?.set_loss(&node, &interface, percent)?;
+            say(format_args!("{interface} of {node} loses {percent} % of what it receives"));
+        }
         Action::Down { which } => down(&which.lab()?)?,
         Action::Demo { up, seconds, sluice } => return demonstrate(up, seconds, sluice),
+        Action::Faults { names, repeat, json, no_realtime, sluiced, port_kind } => {
+            let interrupts = Interrupts::watch()?;
+            let options =
+                |topology| UpOptions { sluiced: sluiced.clone(), port_kind, ..UpOptions::new(topology) };
+            let settings = faults::Settings { names, repeat, json, realtime: !no_realtime };
+            return with_spinner(|progress| faults::run(options, &settings, &interrupts, progress));
+        }
+        Action::SendProbe(arguments) => faults::flight::send(&arguments)?,
+        Action::ReceiveProbe => faults::flight::receive()?,
         Action::LaunchInit { state, claimant } => init::launch(&StateDirectory::at(&state)?, claimant)?,
         Action::RunInit { state, claimant, user_namespace } => {
             init::run(&StateDirectory::at(&state)?, claimant, user_namespace)?;
@@ -202,6 +258,14 @@ fn up(arguments: UpArguments) -> Result<()> {
         say(format_args!("  {line}"));
     }
     Ok(())
+}
+
+/// What can be broken, below the help.
+fn faults_help() -> String {
+    format!(
+        "Faults:\n{}\nExamples:\n  sluice lab faults\n  sluice lab faults cut-link black-hole --repeat 10\n  sluice lab faults kill-node --json",
+        faults::list()
+    )
 }
 
 /// The running program as the user wrote it.

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{LabError, Result, While};
 use crate::event::Event;
 use crate::interrupt::Interrupts;
 use crate::process::ProcessIdentity;
 use crate::state::{self, PortKind, Settings, StateDirectory, Status};
-use crate::topology::{Node, Topology};
+use crate::topology::{Node, Topology, with_port_kind};
 use crate::{init, network, program};
 
 /// How a lab is brought up.
@@ -195,6 +195,16 @@ impl Lab {
         self.state.read::<Status>("status.json")?.port_kind
     }
 
+    /// The document of a node as its sluiced was given it; none of a node that runs no sluiced.
+    ///
+    /// # Errors
+    /// [`LabError::UnknownNode`].
+    pub fn document(&self, node: &str) -> Result<Option<Map<String, Value>>> {
+        let kind = self.port_kind().map(|(kind, _)| kind);
+        let document = self.node(node)?.document.as_ref();
+        Ok(document.zip(kind).map(|(document, kind)| with_port_kind(document, kind)))
+    }
+
     /// A command that runs `program` inside a node, to which arguments and redirections are added as usual.
     pub fn command(&self, node: &str, program: &str) -> Command {
         let mut command = Command::new(&self.launcher);
@@ -229,6 +239,51 @@ impl Lab {
             };
             LabError::Step(format!("{interface} of node '{}' could not be set {state}: {why}", node.name))
         })
+    }
+
+    /// Has every sluiced run under the real-time scheduler (SCHED_FIFO) with a priority, and what runs through [`Lab::at_priority`] as well: for
+    /// measuring on a machine whose cores others want. Nodes that never sleep would take their cores for good; see `idle-sleep-us` of the node
+    /// document.
+    ///
+    /// # Errors
+    /// [`LabError::Program`] where that is not allowed: it takes root.
+    pub fn set_realtime(&self, priority: u8) -> Result<()> {
+        for pid in self.status()?.nodes.iter().filter_map(|node| node.pid) {
+            let mut command = Command::new("chrt");
+            command.args(["--all-tasks", "--fifo", "--pid", &priority.to_string(), &pid.to_string()]);
+            program::run(&mut command, "")?;
+        }
+        Ok(())
+    }
+
+    /// [`Lab::command`] under the real-time scheduler with a priority, or the ordinary one without. Only for programs that sleep while they wait.
+    pub fn at_priority(&self, priority: Option<u8>, node: &str, program: &str) -> Command {
+        let Some(priority) = priority else { return self.command(node, program) };
+        let mut command = self.command(node, "chrt");
+        command.args(["--fifo", &priority.to_string(), program]);
+        command
+    }
+
+    /// Has an interface of a node lose a share of what it receives, percent, at random; all with 100, nothing any more with 0. The interface must
+    /// be one of the kernel's: a port of a data path receives before that.
+    ///
+    /// A program of classic BPF on the interface's ingress drops what it draws from the kernel's random numbers, which needs neither netem nor a
+    /// packet filter.
+    ///
+    /// # Errors
+    /// [`LabError::UnknownNode`], or [`LabError::Program`] with what `tc` says.
+    pub fn set_loss(&self, node: &str, interface: &str, percent: u8) -> Result<()> {
+        let node = &self.node(node)?.name;
+        let run = |lines: &str| program::run(self.command(node, "tc").args(["-batch", "-"]), lines).map(drop);
+        let classifier =
+            program::run(self.command(node, "tc").args(["qdisc", "show", "dev", interface]), "")?;
+        if classifier.contains("clsact") {
+            run(&format!("qdisc del dev {interface} clsact\n"))?;
+        }
+        match network::loss(interface, percent) {
+            Some(lines) => run(&lines),
+            None => Ok(()),
+        }
     }
 
     /// The lab as it is now.

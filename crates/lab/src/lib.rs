@@ -10,7 +10,8 @@
 //! - `state` is the directory of one lab; `process` identifies processes by pid and start time.
 //! - `init` is the lab's own PID 1, ancestor of everything in it; `namespaces`, `network` and `probe` build what it owns.
 //! - [`lab`] is what others call: bring up, look, run something inside, take down.
-//! - [`command`] is the command line over it, `demo` the scripted demonstration.
+//! - [`command`] is the command line over it, `demo` the scripted demonstration, `faults` what is broken on
+//!   purpose and what that costs.
 //!
 //! The library starts *the running program* again with hidden arguments of the command, so a program that uses it mounts
 //! [`LabArguments`] as its subcommand `lab` and calls [`run`] while it still has one thread.
@@ -22,8 +23,10 @@ mod demo;
 mod error;
 mod event;
 mod exec;
+mod faults;
 mod init;
 mod interrupt;
+pub mod iperf;
 pub mod lab;
 mod namespaces;
 mod network;

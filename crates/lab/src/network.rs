@@ -174,6 +174,20 @@ fn rate_limits(node: &Node, ends: &[(usize, &Link)]) -> Vec<String> {
         .collect()
 }
 
+/// What has an interface lose a share of what it receives; none for nothing.
+pub(crate) fn loss(interface: &str, percent: u8) -> Option<String> {
+    // Of 2^32 random numbers, those that mean a loss.
+    let lost = (u64::from(percent.min(100)) << 32) / 100;
+    // ld random (SKF_AD_RANDOM); jge #lost, pass, drop; pass: TC_ACT_OK; drop: TC_ACT_SHOT.
+    let program = match lost {
+        0 => return None,
+        lost if lost > u64::from(u32::MAX) => "1,6 0 0 2".into(),
+        lost => format!("4,32 0 0 4294963256,53 0 1 {lost},6 0 0 0,6 0 0 2"),
+    };
+    let filter = format!("filter add dev {interface} ingress bpf direct-action bytecode \"{program}\"");
+    Some(format!("qdisc add dev {interface} clsact\n{filter}\n"))
+}
+
 fn offloads(node: &Node, ends: &[(usize, &Link)]) -> Result<()> {
     for (interface, _) in ends.iter().filter(|(_, link)| !link.offloads) {
         let name = &node.interfaces[*interface].name;
@@ -225,6 +239,13 @@ mod tests {
         topology.links[0].rate = Some(1_000_000);
         let n = topology.nodes.iter().position(|node| node.name == "tester").unwrap();
         assert!(rate_limits(&topology.nodes[n], &ends(&topology, n))[0].contains("burst 65536"));
+    }
+
+    #[test]
+    fn loss_is_a_share_of_all_random_numbers() {
+        assert_eq!(loss("eth0", 0), None);
+        assert!(loss("eth0", 100).unwrap().contains("\"1,6 0 0 2\""), "drops without a look");
+        assert!(loss("eth0", 50).unwrap().contains(&format!("53 0 1 {}", 1u64 << 31)));
     }
 
     #[test]

@@ -24,8 +24,12 @@ use crate::state::PortKind;
 pub const MAX_XDP_MTU: u16 = 3498;
 
 /// The topologies that are part of the program: name and document.
-const BUILT_IN: [(&str, &str); 2] =
-    [("demo", include_str!("../topologies/demo.yaml")), ("linux", include_str!("../topologies/linux.yaml"))];
+const BUILT_IN: [(&str, &str); 4] = [
+    ("demo", include_str!("../topologies/demo.yaml")),
+    ("linux", include_str!("../topologies/linux.yaml")),
+    ("edges", include_str!("../topologies/edges.yaml")),
+    ("tep", include_str!("../topologies/tep.yaml")),
+];
 
 /// Names of the built-in topologies.
 pub fn built_in() -> impl Iterator<Item = &'static str> {

@@ -9,12 +9,13 @@
 //! Each worker owns an engine; nothing in it is shared but the snapshot and the neighbours, which are immutable, and the counters,
 //! which only it writes. Nothing here allocates, locks or blocks once the engine is made.
 
+mod rebalance;
 mod slow;
 
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{GatewayIndex, Placement, PortIndex};
+use sluice_intent::plan::{GatewayIndex, PortIndex};
 
 use crate::buffer::{BATCH, PacketBuffer, Transmit};
 use crate::counters::{EngineCounters, LogicalCounters};
@@ -28,7 +29,7 @@ use crate::rewrite::compiled::Compiled;
 use crate::rewrite::table::{RewriteRef, RewriteTable};
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::{RouterId, Snapshot};
-use crate::tep_load::TepLoads;
+use crate::tep_load::{Counted, TepLoads};
 use crate::time::Timestamp;
 use crate::token_bucket::TokenBucket;
 
@@ -58,12 +59,14 @@ pub struct Installation {
     snapshot: Arc<Snapshot>,
     logical: Arc<LogicalCounters>,
     rewrites: RewriteTable,
+    loads: TepLoads,
 }
 
 impl Installation {
     /// A snapshot to be installed, with counters made for it.
     pub fn new(snapshot: Arc<Snapshot>, logical: Arc<LogicalCounters>) -> Self {
-        Self { snapshot, logical, rewrites: RewriteTable::new() }
+        let loads = TepLoads::new(snapshot.pair_traffic().len());
+        Self { snapshot, logical, rewrites: RewriteTable::new(), loads }
     }
 
     /// The snapshot.
@@ -148,6 +151,7 @@ impl Engine {
         counters.cache_size.set(cache.size() as u64);
         let (tunnel_states, next_hops) = (snapshot.tunnel_states().version(), snapshot.next_hops().version());
         let workers = Arc::new([Arc::clone(&counters)]);
+        let loads = TepLoads::new(snapshot.pair_traffic().len());
         let state = State {
             snapshot,
             neighbors,
@@ -161,7 +165,7 @@ impl Engine {
             errors: TokenBucket::full(ERRORS_PER_SECOND, ERRORS_PER_SECOND),
             tunnel_states,
             next_hops,
-            loads: TepLoads::new(),
+            loads,
             workers,
             swept: 0,
             live_flows: 0,
@@ -187,10 +191,12 @@ impl Engine {
     pub fn install(&mut self, next: &mut Installation) {
         let state = &mut self.state;
         next.rewrites.succeed(&state.rewrites);
+        next.loads.succeed(&state.loads);
         state.recent.clear();
         std::mem::swap(&mut state.snapshot, &mut next.snapshot);
         std::mem::swap(&mut state.logical, &mut next.logical);
         std::mem::swap(&mut state.rewrites, &mut next.rewrites);
+        std::mem::swap(&mut state.loads, &mut next.loads);
         state.tunnel_states = state.snapshot.tunnel_states().version();
         state.next_hops = state.snapshot.next_hops().version();
     }
@@ -278,12 +284,18 @@ impl Engine {
     pub fn housekeeping(&mut self, now: Timestamp) {
         let second = now.as_secs();
         let state = &mut self.state;
+        state.now = now;
         let State { snapshot, counters, logical, rewrites, .. } = state;
         let ledger = Ledger { snapshot, counters, logical };
         let timeout = u64::from(state.idle_timeout);
         rewrites
             .collect(HOUSEKEEPING_STEP, second, timeout, |rewrite, compiled| ledger.add(rewrite, compiled));
-        let by_load = snapshot.plan().tep_group.is_some_and(|group| group.placement == Placement::LoadAware);
+        let by_load = state.is_placing_by_load();
+        if by_load {
+            state.loads.keep_up(Counted::by(&state.snapshot, &state.workers, now));
+            state.rebalance();
+        }
+        let State { snapshot, rewrites, .. } = state;
         let idle = state.idle_timeout;
         let timeout = |reference| match by_load && rewrites.is_placed_by_load(reference, snapshot) {
             true => PAUSE.min(idle),
@@ -395,10 +407,12 @@ impl Ledger<'_> {
     /// Adds what a rewrite carried.
     fn add(&self, rewrite: &Rewrite, compiled: &Compiled) {
         account(self.logical, rewrite, compiled);
-        if let Egress::Tunnel { tunnel, .. } = rewrite.egress
-            && let Some(bytes) = self.counters.tep_bytes.get(self.snapshot.tunnel(tunnel).tep.index())
-        {
-            bytes.add(compiled.bytes);
+        if let Egress::Tunnel { tunnel, .. } = rewrite.egress {
+            let tunnel = self.snapshot.tunnel(tunnel);
+            self.snapshot.pair_traffic().add(tunnel.pair, compiled.bytes);
+            if let Some(bytes) = self.counters.tep_bytes.get(tunnel.tep.index()) {
+                bytes.add(compiled.bytes);
+            }
         }
     }
 }

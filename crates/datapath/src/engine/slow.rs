@@ -1,6 +1,6 @@
 //! The slow path: what is to be decided, answered, replicated or refused.
 
-use sluice_intent::plan::{GatewayIndex, MAX_TEPS, Placement, PortIndex};
+use sluice_intent::plan::{GatewayIndex, PortIndex};
 
 use super::{Prepared, State};
 use crate::buffer::{PacketBuffer, Transmit};
@@ -19,6 +19,7 @@ use crate::rewrite::table::RewriteRef;
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{IngressKind, RouterId, SegmentId};
+use crate::tep_load::{Counted, LoadsNow};
 
 /// A packet on the slow path.
 struct Slow<B> {
@@ -81,17 +82,19 @@ impl State {
         self.carry_out(decision, slow, io);
     }
 
+    /// Whether flows are placed by the loads of TEPs.
+    pub(super) fn is_placing_by_load(&self) -> bool {
+        self.snapshot.pair_traffic().len() > 0
+    }
+
     /// What a decision that will be remembered may depend on: with the loads of the TEPs, where flows are placed by them.
-    fn placing_view(&mut self) -> View<'_> {
-        let group = self.snapshot.plan().tep_group;
-        let by_load =
-            group.is_some_and(|group| group.placement == Placement::LoadAware) && self.cache_enabled;
-        if by_load {
-            let (workers, teps) = (&self.workers, self.snapshot.plan().teps.len());
-            let sent = |tep: usize| workers.iter().map(|worker| worker.tep_bytes[tep].get()).sum();
-            self.loads.update(self.now, teps.min(MAX_TEPS), sent);
-        }
-        View { loads: by_load.then_some(&self.loads), ..self.view() }
+    fn placing_view(&self) -> View<'_> {
+        let by_load = self.is_placing_by_load() && self.cache_enabled;
+        let loads = by_load.then(|| LoadsNow {
+            known: &self.loads,
+            counted: Counted::by(&self.snapshot, &self.workers, self.now),
+        });
+        View { loads, ..self.view() }
     }
 
     /// Looks a packet up once more, and returns the port that it leaves through: a flow that begins with a burst is decided for its first packet,
@@ -137,8 +140,11 @@ impl State {
         let seed = self.snapshot.seed();
         let hash_of = |key: &FlowKey| key.table_hash(key.flow_hash(seed));
         self.counters.cache_insertions.add(1);
-        if let Egress::Tunnel { own, .. } = rewrite.egress {
-            self.loads.place(self.snapshot.tunnel(own).tep);
+        if let Egress::Tunnel { own, .. } = rewrite.egress
+            && self.is_placing_by_load()
+        {
+            let counted = Counted::by(&self.snapshot, &self.workers, self.now);
+            self.loads.place(self.snapshot.tunnel(own), counted);
         }
         if self.cache.insert(key, table_hash, reference, second, hash_of) == Inserted::Evicted {
             self.counters.cache_evictions.add(1);

@@ -27,7 +27,7 @@ use crate::profile::Stage;
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::Addresses;
 use crate::snapshot::{IngressKind, RouterId, SegmentId, Snapshot, TunnelGroupId};
-use crate::tep_load::TepLoads;
+use crate::tep_load::LoadsNow;
 use trace::{Step, Tracer};
 
 /// What a decision may depend on, besides the flow key.
@@ -36,7 +36,7 @@ pub(crate) struct View<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) neighbors: &'a NeighborTable,
     /// The loads of TEPs, where flows may be placed by them: where the decision is remembered.
-    pub(crate) loads: Option<&'a TepLoads>,
+    pub(crate) loads: Option<LoadsNow<'a>>,
 }
 
 /// What is to happen to the packets of a flow.

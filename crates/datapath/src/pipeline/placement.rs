@@ -3,18 +3,24 @@
 //! In failover order, by source and by hash the choice follows from the flow alone, so that it is the same on every worker and after every
 //! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives.
 
-use sluice_intent::plan::{Placement, Teaming};
+use std::net::IpAddr;
+
+use arrayvec::ArrayVec;
+use sluice_intent::plan::{MAX_TEP_GROUP, Placement, Teaming};
 
 use super::View;
 use crate::flow::FlowKey;
 use crate::snapshot::tunnel::FromTep;
 use crate::snapshot::{IngressKind, TunnelGroup, TunnelGroupId, TunnelId};
+use crate::tep_load::LoadsNow;
 
 /// Makes the choice of a local TEP independent of that of an equal-cost path by the same flow's hash: first digits of the fractional part of
 /// the square root of 11.
 const LOCAL: u64 = 0x510e_527f_ade6_82d1;
 /// The same for remote TEPs, of 13.
 const REMOTE: u64 = 0x9b05_688c_2b3e_6c1f;
+/// Loads below one full packet are none: what remains of a flow that ended long ago decides nothing.
+const NONE: f64 = 1_500.0;
 
 /// The flow's own tunnel. None only if the group is empty, which no compiled group is.
 pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Option<TunnelId> {
@@ -26,7 +32,12 @@ pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Op
         Teaming::SourcePort => by_number(group, source_port(view, key)),
         Teaming::SourceMac => by_number(group, source_mac(key).unwrap_or_else(|| source_port(view, key))),
         Teaming::Group(Placement::Hash) => by_hash(),
-        Teaming::Group(Placement::LoadAware) => least_loaded(view, group).or_else(by_hash),
+        Teaming::Group(Placement::LoadAware) => {
+            match view.loads.and_then(|loads| least_loaded(view, loads, key, group)) {
+                Some(least) => return Some(least),
+                None => by_hash(),
+            }
+        }
     }?;
     Some(from.tunnel(key.way(seed ^ REMOTE, from.count())))
 }
@@ -49,9 +60,37 @@ fn source_mac(key: &FlowKey) -> Option<u64> {
     Some(key.source_mac().to_u64()).filter(|mac| *mac != 0)
 }
 
-fn least_loaded<'a>(view: View<'_>, group: &'a TunnelGroup) -> Option<&'a FromTep> {
-    let loads = view.loads.filter(|_| group.locals.len() > 1)?;
-    let usable = |tep| view.snapshot.tunnel_states().is_tep_usable(tep);
-    let least = loads.least(group.locals.iter().map(|from| from.tep).filter(|tep| usable(*tep)))?;
-    group.locals.iter().find(|from| from.tep == least)
+/// The usable tunnel whose two ends are least loaded together, which is the least loaded local TEP and the least loaded remote one where all
+/// pairs are usable; of equals the one that the flow's hash, other on every node, comes to first. None where no tunnel is usable.
+fn least_loaded(view: View<'_>, loads: LoadsNow<'_>, key: &FlowKey, group: &TunnelGroup) -> Option<TunnelId> {
+    let snapshot = view.snapshot;
+    let mut remotes: ArrayVec<(IpAddr, f64), MAX_TEP_GROUP> = ArrayVec::new();
+    for tunnel in group.tunnels().map(|id| snapshot.tunnel(id)) {
+        let load = loads.of_pair(tunnel.pair);
+        match remotes.iter_mut().find(|(remote, _)| *remote == tunnel.remote) {
+            Some((_, all)) => *all += load,
+            None => remotes.push((tunnel.remote, load)),
+        }
+    }
+    let locals: ArrayVec<f64, MAX_TEP_GROUP> =
+        group.locals.iter().map(|from| loads.of_tep(from.tep)).collect();
+    let load = |local: usize, id: TunnelId| {
+        let remote = snapshot.tunnel(id).remote;
+        let remote = remotes.iter().find(|(address, _)| *address == remote).map_or(0.0, |(_, load)| *load);
+        locals[local].max(NONE) + remote.max(NONE)
+    };
+    let all = || {
+        let of = |(local, from): (usize, &FromTep)| {
+            let from = *from;
+            (0..from.count()).map(move |position| (local, from.tunnel(position)))
+        };
+        group.locals.iter().enumerate().flat_map(of)
+    };
+    let first = key.way(snapshot.seed() ^ LOCAL, all().count());
+    let in_turn = all().cycle().skip(first).take(all().count());
+    let usable = in_turn.filter(|(_, id)| snapshot.tunnel_states().is_usable(snapshot.tunnel(*id)));
+    usable
+        .map(|(local, id)| (load(local, id), id))
+        .min_by(|(left, _), (right, _)| left.total_cmp(right))
+        .map(|(_, id)| id)
 }

@@ -11,7 +11,7 @@ use super::compiled::Compiled;
 use super::{Egress, Rewrite};
 use crate::neighbor::{NeighborId, NeighborTable};
 use crate::prefetch::prefetch;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, TunnelId};
 
 /// Rewrites that a worker holds at most. When all are in use, further decisions are replayed without being cached.
 pub(crate) const CAPACITY: usize = 1 << 16;
@@ -64,6 +64,8 @@ pub(crate) struct RewriteTable {
     neighbors: Vec<Option<NeighborId>>,
     /// Second of the last use that housekeeping saw.
     used: Vec<u64>,
+    /// Bytes since [`Self::forget_carried`], as far as [`Self::collect`] has taken them.
+    carried: Vec<u64>,
     free: Vec<u32>,
     /// Where the next call of [`Self::collect`] begins.
     collected: usize,
@@ -82,6 +84,7 @@ impl RewriteTable {
             sources: Vec::with_capacity(CAPACITY),
             neighbors: Vec::with_capacity(CAPACITY),
             used: Vec::with_capacity(CAPACITY),
+            carried: Vec::with_capacity(CAPACITY),
             free: Vec::with_capacity(CAPACITY),
             collected: 0,
             first_epoch: 0,
@@ -121,13 +124,14 @@ impl RewriteTable {
                 self.sources.push(None);
                 self.neighbors.push(None);
                 self.used.push(second);
+                self.carried.push(0);
                 self.slots.len() - 1
             }
             None => return None,
         };
         self.sources[index] = Some(*rewrite);
         self.neighbors[index] = rewrite.neighbor;
-        self.used[index] = second;
+        (self.used[index], self.carried[index]) = (second, 0);
         self.index.insert(*rewrite, index as u32);
         Some(RewriteRef::new(index, self.slots[index].epoch))
     }
@@ -142,14 +146,14 @@ impl RewriteTable {
         }
     }
 
-    /// Whether the flows of a rewrite have their TEP by its load.
+    /// Whether the flows of a rewrite have their tunnel by load.
     pub(crate) fn is_placed_by_load(&self, reference: RewriteRef, snapshot: &Snapshot) -> bool {
         let index = reference.index();
         let used = self.slots.get(index).is_some_and(|slot| slot.epoch == reference.epoch());
         match self.sources.get(index).copied().flatten().filter(|_| used).map(|rewrite| rewrite.egress) {
             Some(Egress::Tunnel { own, .. }) => {
                 let group = snapshot.tunnel_group(snapshot.tunnel(own).group);
-                group.teaming == Teaming::Group(Placement::LoadAware) && group.locals.len() > 1
+                group.teaming == Teaming::Group(Placement::LoadAware) && group.tunnels().nth(1).is_some()
             }
             _ => false,
         }
@@ -231,17 +235,44 @@ impl RewriteTable {
                 continue;
             }
             retire(&rewrite, &self.slots[index]);
-            let (before, after) = (snapshot.tunnel(tunnel), snapshot.tunnel(right));
-            let resolved =
-                neighbors.resolve(&after.next_hop).filter(|_| before.inner_mtu() == after.inner_mtu());
-            match resolved {
-                Some((neighbor, destination)) if turned < TURNED_AT_ONCE => {
+            match through(&rewrite, own, right, snapshot, neighbors) {
+                Some(turned_rewrite) if turned < TURNED_AT_ONCE => {
                     turned += 1;
-                    let egress = Egress::Tunnel { tunnel: right, own, destination };
-                    self.replace(index, Rewrite { egress, neighbor: Some(neighbor), ..rewrite }, snapshot);
+                    self.replace(index, turned_rewrite, snapshot);
                 }
                 _ => self.release(index),
             }
+        }
+    }
+
+    /// Every rewrite through its own tunnel, as its slot and that tunnel, with the bytes that it carried since they were last forgotten.
+    pub(crate) fn carried(&self) -> impl Iterator<Item = (usize, TunnelId, u64)> {
+        let through = |(slot, rewrite): (usize, &Option<Rewrite>)| match rewrite.as_ref()?.egress {
+            Egress::Tunnel { tunnel, own, .. } if tunnel == own => Some((slot, own, self.carried[slot])),
+            _ => None,
+        };
+        self.sources.iter().enumerate().filter_map(through)
+    }
+
+    /// Begins to reckon anew what rewrites carry.
+    pub(crate) fn forget_carried(&mut self) {
+        self.carried.fill(0);
+    }
+
+    /// Gives a rewrite another tunnel of its group for its own, and its flows with it. Where that needs more than new headers nothing is done.
+    /// `retire` sees what it was with its counts.
+    pub(crate) fn turn(
+        &mut self,
+        index: usize,
+        own: TunnelId,
+        snapshot: &Snapshot,
+        neighbors: &NeighborTable,
+        mut retire: impl FnMut(&Rewrite, &Compiled),
+    ) {
+        let Some(rewrite) = self.sources.get(index).copied().flatten() else { return };
+        if let Some(turned) = through(&rewrite, own, own, snapshot, neighbors) {
+            retire(&rewrite, &self.slots[index]);
+            self.replace(index, turned, snapshot);
         }
     }
 
@@ -282,6 +313,7 @@ impl RewriteTable {
             let Some(rewrite) = source else { continue };
             if slot.packets > 0 {
                 count(rewrite, slot);
+                self.carried[index] += slot.bytes;
                 (slot.packets, slot.bytes) = (0, 0);
                 self.used[index] = second;
             } else if second.saturating_sub(self.used[index]) > timeout {
@@ -301,6 +333,26 @@ impl RewriteTable {
             self.free.push(index as u32);
         }
     }
+}
+
+/// A rewrite through a tunnel as one through another of the same group; none where that needs more than new headers, or its next hop is not
+/// known.
+fn through(
+    rewrite: &Rewrite,
+    own: TunnelId,
+    tunnel: TunnelId,
+    snapshot: &Snapshot,
+    neighbors: &NeighborTable,
+) -> Option<Rewrite> {
+    let Egress::Tunnel { tunnel: before, .. } = rewrite.egress else { return None };
+    let (before, after) = (snapshot.tunnel(before), snapshot.tunnel(tunnel));
+    let (neighbor, destination) = neighbors.resolve(&after.next_hop)?;
+    let egress = Egress::Tunnel { tunnel, own, destination };
+    (before.inner_mtu() == after.inner_mtu()).then_some(Rewrite {
+        egress,
+        neighbor: Some(neighbor),
+        ..*rewrite
+    })
 }
 
 #[cfg(test)]

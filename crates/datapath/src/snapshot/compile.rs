@@ -7,8 +7,8 @@ use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use ipnet::IpNet;
 use sluice_intent::plan::{
-    Gateway, Location, NextHop, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex, Tier, Transit,
-    Via,
+    Gateway, Location, NextHop, Placement, Plan, PortIndex, Replication, Role, SegmentIndex, TepIndex, Tier,
+    Transit, Via,
 };
 use sluice_wire::{MacAddr, Vni};
 
@@ -24,6 +24,7 @@ use super::{
 use crate::flow::{MAX_INGRESS, mac_to_word};
 use crate::lpm::Lpm;
 use crate::neighbor::NeighborKey;
+use crate::tep_load::PairTraffic;
 
 mod tunnels;
 
@@ -98,6 +99,7 @@ impl Snapshot {
             ..
         } = compiler;
         let (remote_teps_v4, remote_teps_v6) = remote_teps(&plan);
+        let by_load = plan.tep_group.is_some_and(|group| group.placement == Placement::LoadAware);
         Ok(Self {
             generation,
             seed,
@@ -111,6 +113,7 @@ impl Snapshot {
             tunnels,
             tunnel_groups,
             tunnel_states: TunnelStates::new(tep_pairs.len()),
+            pair_traffic: PairTraffic::new(if by_load { tep_pairs.len() } else { 0 }),
             next_hops: NextHopStates::new(next_hops as usize),
             service_routers,
             bfd_neighbors,

@@ -23,6 +23,8 @@ use std::sync::Arc;
 use sluice_intent::plan::{Plan, PortIndex, Teaming, TepIndex};
 use sluice_wire::MacAddr;
 
+use crate::tep_load::PairTraffic;
+
 pub use ingress::IngressId;
 pub(crate) use ingress::{Ingress, IngressKind, PortIngress};
 pub(crate) use next_hop::NextHopStates;
@@ -59,6 +61,8 @@ pub struct Snapshot {
     tunnel_groups: Vec<TunnelGroup>,
     tep_pairs: Vec<TepPair>,
     tunnel_states: TunnelStates,
+    /// What was sent between each pair; of no pair where no flow is placed by load.
+    pair_traffic: PairTraffic,
     next_hops: NextHopStates,
     /// Service routers on other nodes, and the tunnels to each.
     service_routers: Vec<(NextHopId, TunnelGroupId)>,
@@ -212,6 +216,11 @@ impl Snapshot {
         let position = group.tunnels().position(|id| id == own).unwrap_or_default();
         // The flows of a tunnel that failed are few or many: those of different ones go different ways.
         usable().nth(position.checked_rem(usable().count()).unwrap_or_default()).unwrap_or(own)
+    }
+
+    /// What was sent between each of the pairs.
+    pub(crate) fn pair_traffic(&self) -> &PairTraffic {
+        &self.pair_traffic
     }
 
     /// Tunnels to the TEPs of other nodes: for each segment, one for each pair of TEPs that its flows may take.

@@ -10,4 +10,5 @@ mod profile;
 mod reference;
 mod regressions;
 mod tep_groups;
+mod tep_loads;
 mod trio;

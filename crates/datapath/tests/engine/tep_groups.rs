@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sluice_datapath::snapshot::Snapshot;
-use sluice_datapath::time::Timestamp;
 use sluice_intent::plan::{
     Location, Placement, Plan, PortIndex, RemoteTepGroup, Teaming, Tep, TepGroup, TepIndex, UplinkIndex,
     Workload,
@@ -15,12 +14,12 @@ use crate::common::bytes::{self, IpHeader};
 use crate::common::node::{Node, port_mac};
 use crate::common::plans::{self, FABRIC, UPLINK, address, net};
 
-const STRANGER: MacAddr = MacAddr([0x02, 0xee, 0, 0, 0, 1]);
+pub(crate) const STRANGER: MacAddr = MacAddr([0x02, 0xee, 0, 0, 0, 1]);
 /// The remote TEPs of one node.
-const REMOTES: [&str; 2] = ["172.16.0.2", "172.16.0.3"];
+pub(crate) const REMOTES: [&str; 2] = ["172.16.0.2", "172.16.0.3"];
 
 /// An edge with two TEPs on two uplinks, of which the segment `web` is not pinned to either, and a host with two.
-fn grouped(placement: Placement) -> Plan {
+pub(crate) fn grouped(placement: Placement) -> Plan {
     let mut plan = plans::edge();
     plan.teps.push(Tep {
         name: "tep-3".into(),
@@ -39,10 +38,10 @@ fn grouped(placement: Placement) -> Plan {
 }
 
 /// The local TEPs of the group, with the ports that they leave through.
-const LOCALS: [(TepIndex, PortIndex); 2] = [(TepIndex(0), FABRIC), (TepIndex(2), UPLINK)];
+pub(crate) const LOCALS: [(TepIndex, PortIndex); 2] = [(TepIndex(0), FABRIC), (TepIndex(2), UPLINK)];
 
 /// A node with every next hop of its tunnels resolved.
-fn node(plan: &Plan) -> Node {
+pub(crate) fn node(plan: &Plan) -> Node {
     let mut node = Node::new(plan, true);
     let hops: BTreeSet<_> = node
         .engine
@@ -70,7 +69,7 @@ fn inbound(flow: u16) -> Vec<u8> {
 }
 
 /// The pair of TEPs that a frame goes between, and the port that it leaves through.
-fn way((port, frame): &(PortIndex, Vec<u8>)) -> (PortIndex, IpAddr, IpAddr) {
+pub(crate) fn way((port, frame): &(PortIndex, Vec<u8>)) -> (PortIndex, IpAddr, IpAddr) {
     let network = if frame[12..14] == [0x81, 0x00] { 18 } else { 14 };
     let at = |from: usize| {
         let octets: [u8; 4] = frame[network + from..network + from + 4].try_into().expect("an IPv4 header");
@@ -91,7 +90,7 @@ fn ways(node: &mut Node, flows: u16) -> Vec<(PortIndex, IpAddr, IpAddr)> {
         .collect()
 }
 
-fn states(node: &Node) -> &Snapshot {
+pub(crate) fn states(node: &Node) -> &Snapshot {
     node.engine.snapshot()
 }
 
@@ -265,46 +264,4 @@ fn a_node_gets_one_copy_of_what_is_replicated() {
         done.sent.iter().filter(|(port, _)| *port != plans::ACCESS).map(|sent| way(sent).2).collect();
     assert_eq!(remotes.len(), 2, "{remotes:?}");
     assert!(REMOTES.map(address).contains(&remotes[0]) && remotes[1] == address("172.17.0.3"));
-}
-
-/// Sends `packets` packets of a flow, 100 µs apart, with housekeeping as a worker has it.
-fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<PortIndex> {
-    let mut ports = BTreeSet::new();
-    for number in 0..packets {
-        node.now = Timestamp::from_nanos(node.now.as_nanos() + 100_000);
-        ports.insert(node.receive_one(UPLINK, &inbound(flow)).sent[0].0);
-        if number % 20 == 0 {
-            node.engine.housekeeping(node.now);
-        }
-    }
-    ports
-}
-
-#[test]
-fn by_load_two_heavy_flows_never_share_a_tep_while_the_other_is_idle() {
-    for first in (1..2000).step_by(2) {
-        let mut node = node(&grouped(Placement::LoadAware));
-        let one = carry(&mut node, first, 100);
-        let other = carry(&mut node, first + 1, 100);
-        assert!(one.len() == 1 && other.len() == 1, "no flow changes its TEP");
-        assert_ne!(one, other, "flows {first} and {}", first + 1);
-    }
-}
-
-#[test]
-fn by_load_a_flow_that_paused_is_placed_anew() {
-    let mut node = node(&grouped(Placement::LoadAware));
-    let quiet = carry(&mut node, 1, 10);
-    let loud = carry(&mut node, 2, 100);
-    assert_ne!(quiet, loud);
-    // The first goes on now and then, the second falls silent for longer than a pause.
-    for _ in 0..30 {
-        node.now = Timestamp::from_nanos(node.now.as_nanos() + 150_000_000);
-        node.engine.housekeeping(node.now);
-        assert_eq!(carry(&mut node, 1, 20), quiet, "a flow that goes on stays");
-    }
-    assert_ne!(carry(&mut node, 2, 10), quiet);
-    carry(&mut node, 3, 200);
-    let busy = carry(&mut node, 2, 1);
-    assert_ne!(busy, quiet, "still with its own, which is not loaded by then");
 }

@@ -246,10 +246,12 @@ fn built_in_topologies_are_right() {
     for name in built_in() {
         let topology = Topology::load(name).unwrap();
         assert_eq!(topology.name, name);
-        assert!(topology.demonstration.is_some());
+        assert_eq!(topology.demonstration.is_some(), matches!(name, "demo" | "linux"), "{name}");
     }
     assert_eq!(Topology::load("demo").unwrap().daemons().count(), 3);
     assert_eq!(Topology::load("linux").unwrap().daemons().count(), 0);
+    assert_eq!(Topology::load("tep").unwrap().daemons().count(), 3);
+    assert_eq!(Topology::load("edges").unwrap().daemons().count(), 4);
 }
 
 #[test]

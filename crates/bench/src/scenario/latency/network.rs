@@ -16,9 +16,8 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,6 +30,7 @@ use crate::command::ENDS;
 use crate::error::{BenchError, Result, While};
 use crate::machine::{Raised, Realtime};
 use crate::process::{Interrupt, Process};
+use crate::scenario::guarded::Guarded;
 
 const TOPOLOGY: &str = include_str!("topology.yaml");
 /// Real-time priority of the ends, above that of the nodes: they are what measures.
@@ -103,7 +103,7 @@ impl Network {
         let text = document(settings.encapsulation, settings.cores, settings.realtime)?;
         let guarded = Guarded::new(format!("bench-latency-{}", std::process::id()), &program)?;
         let options = UpOptions {
-            name: Some(guarded.lab.clone()),
+            name: Some(guarded.lab().to_owned()),
             sluiced: settings.sluiced.clone(),
             port_kind: settings.port_kind,
             ..UpOptions::new(Topology::parse("bench-latency", &text)?)
@@ -260,34 +260,6 @@ struct Stopped<'a>(&'a Nodes);
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         self.0.signal(Signal::SIGSTOP);
-    }
-}
-
-/// Takes a lab down when it is dropped, and even if it never is.
-struct Guarded {
-    lab: String,
-    guard: Child,
-}
-
-impl Guarded {
-    fn new(lab: String, program: &Path) -> Result<Self> {
-        let mut command = Command::new(program);
-        command.args(["bench", ENDS, "guard", &lab]);
-        // Of its own group, so that Ctrl-C ends the bench and not the guard.
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        let guard = command.spawn().during(|| format!("starting {}", program.display()))?;
-        Ok(Self { lab, guard })
-    }
-}
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        if let Err(error) = Lab::down(&self.lab) {
-            eprintln!("{error}");
-        }
-        // Its input ends; there is nothing left to be taken down.
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
     }
 }
 

@@ -1,0 +1,192 @@
+//! Flows placed by the loads of TEPs: local and remote ones, where they begin, and how those that turn out large move.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use sluice_datapath::time::Timestamp;
+use sluice_intent::plan::{Placement, Plan, PortIndex, TepIndex};
+
+use crate::common::bytes::{self, IpHeader};
+use crate::common::node::{Node, port_mac};
+use crate::common::plans::{UPLINK, address};
+use crate::tep_groups::{LOCALS, STRANGER, grouped, node, states, way};
+
+/// The way of a packet: port, local and remote TEP.
+type Way = (PortIndex, IpAddr, IpAddr);
+/// Two workloads behind the host with two TEPs, on segments of their own.
+const WORKLOADS: [&str; 2] = ["10.1.0.12", "10.2.0.11"];
+
+fn by_load() -> Plan {
+    let mut plan = grouped(Placement::LoadAware);
+    (plan.segments[1].teps, plan.segments[1].teaming) =
+        (plan.segments[0].teps.clone(), plan.segments[0].teaming);
+    plan
+}
+
+/// From the physical network to one of the workloads.
+fn to(workload: usize, flow: u16, payload: usize) -> Vec<u8> {
+    let udp = bytes::udp(flow, 53, &vec![0; payload]);
+    let packet = bytes::ip(&IpHeader::new(17), address("198.18.0.1"), address(WORKLOADS[workload]), &udp);
+    bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
+}
+
+/// One packet of a flow, and the way that it took.
+fn send(node: &mut Node, frame: &[u8]) -> Way {
+    let done = node.receive_one(UPLINK, frame);
+    assert_eq!((done.sent.len(), done.punted.len(), done.discarded.len()), (1, 0, 0), "{done:?}");
+    way(&done.sent[0])
+}
+
+/// Lets time pass, with housekeeping as a worker has it.
+fn pass(node: &mut Node, nanoseconds: u64) {
+    let before = node.now.as_nanos();
+    node.now = Timestamp::from_nanos(before + nanoseconds);
+    if before / 2_000_000 != node.now.as_nanos() / 2_000_000 {
+        node.engine.housekeeping(node.now);
+    }
+}
+
+/// Sends `packets` packets of a flow, 100 µs apart.
+fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
+    let mut ways = BTreeSet::new();
+    for _ in 0..packets {
+        pass(node, 100_000);
+        ways.insert(send(node, &to(0, flow, 64)));
+    }
+    ways
+}
+
+/// The only way of some.
+fn only(ways: BTreeSet<Way>) -> Way {
+    assert_eq!(ways.len(), 1, "no flow changes its way: {ways:?}");
+    ways.into_iter().next().expect("one way")
+}
+
+fn counted<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    counts
+}
+
+#[test]
+fn flows_that_begin_together_take_both_ends_in_turn() {
+    for first in 1..200 {
+        let mut node = node(&by_load());
+        pass(&mut node, 10_000_000);
+        let ways: Vec<Way> = (0..8).map(|flow| send(&mut node, &to(0, first + flow, 64))).collect();
+        for two in ways.chunks(2).take(1) {
+            assert!(two[0].1 != two[1].1 && two[0].2 != two[1].2, "{two:?}");
+        }
+        let locals = counted(ways.iter().map(|way| way.1));
+        let remotes = counted(ways.iter().map(|way| way.2));
+        assert!(locals.values().chain(remotes.values()).all(|flows| *flows == 4), "{ways:?}");
+    }
+}
+
+#[test]
+fn where_the_first_flow_of_all_goes_follows_from_its_hash() {
+    let firsts = (1..400).map(|flow| send(&mut node(&by_load()), &to(0, flow, 64)));
+    let counts = counted(firsts);
+    assert_eq!(counts.len(), 4, "all pairs: {counts:?}");
+    // Five standard deviations of 399 throws at a quarter.
+    assert!(counts.values().all(|flows| (56..=143).contains(flows)), "{counts:?}");
+}
+
+#[test]
+fn two_heavy_flows_share_neither_end_while_the_others_are_idle() {
+    for first in (1..1000).step_by(2) {
+        let mut node = node(&by_load());
+        let one = only(carry(&mut node, first, 100));
+        let other = only(carry(&mut node, first + 1, 100));
+        assert!(one.1 != other.1 && one.2 != other.2, "flows {first} and {}: {one:?} {other:?}", first + 1);
+    }
+}
+
+#[test]
+fn no_flow_begins_on_a_pair_that_is_down() {
+    let mut node = node(&by_load());
+    let snapshot = std::sync::Arc::clone(node.engine.snapshot());
+    let down = &snapshot.tunnels()[0];
+    states(&node).set_pair(down.pair, false);
+    for flow in 1..200 {
+        let way = send(&mut node, &to(0, flow, 64));
+        assert_ne!((way.1, way.2), (down.local, down.remote), "flow {flow}");
+    }
+    states(&node).set_tep(TepIndex(0), false);
+    for flow in 200..300 {
+        assert_eq!(send(&mut node, &to(0, flow, 64)).0, LOCALS[1].1, "flow {flow}");
+    }
+}
+
+#[test]
+fn a_flow_that_paused_is_placed_anew() {
+    let mut node = node(&by_load());
+    let quiet = only(carry(&mut node, 1, 10));
+    let loud = only(carry(&mut node, 2, 100));
+    assert_ne!(quiet.1, loud.1);
+    // The first goes on now and then, the second falls silent for longer than a pause.
+    for _ in 0..30 {
+        node.now = Timestamp::from_nanos(node.now.as_nanos() + 150_000_000);
+        node.engine.housekeeping(node.now);
+        assert_eq!(only(carry(&mut node, 1, 20)), quiet, "a flow that goes on stays");
+    }
+    assert_ne!(only(carry(&mut node, 2, 10)).1, quiet.1);
+    carry(&mut node, 3, 200);
+    let busy = only(carry(&mut node, 2, 1));
+    assert_ne!(busy.1, quiet.1, "still with its own, which is not loaded by then");
+}
+
+/// For two seconds each of these flows sends a large packet each millisecond: the ways that each takes in each half of a second.
+fn rush(node: &mut Node, flows: &[(usize, u16)]) -> Vec<Vec<BTreeSet<Way>>> {
+    let half = |node: &mut Node| {
+        let mut ways = vec![BTreeSet::new(); flows.len()];
+        for _ in 0..500 {
+            for (ways, (workload, flow)) in ways.iter_mut().zip(flows) {
+                pass(node, 1_000_000 / flows.len() as u64);
+                ways.insert(send(node, &to(*workload, *flow, 1_200)));
+            }
+        }
+        ways
+    };
+    (0..4).map(|_| half(node)).collect()
+}
+
+#[test]
+fn large_flows_that_began_on_one_tep_part_and_stay_where_they_are() {
+    let mut moved = 0;
+    for first in 1..20 {
+        let mut node = node(&by_load());
+        pass(&mut node, 10_000_000);
+        // A small flow before each of the large ones, as the control connections of iperf3, takes the other TEP.
+        let flows = [(0, first * 10), (0, first * 10 + 1), (1, first * 10 + 2), (1, first * 10 + 3)];
+        let begin = flows.map(|(workload, flow)| send(&mut node, &to(workload, flow, 64)));
+        let together = begin[1].1 == begin[3].1 || begin[1].2 == begin[3].2;
+        let halves = rush(&mut node, &[flows[1], flows[3]]);
+        let [one, other] = [0, 1].map(|flow| only(halves[2][flow].clone()));
+        assert!(one.1 != other.1 && one.2 != other.2, "{begin:?} {halves:?}");
+        assert_eq!(halves[3], halves[2], "nothing moves any more");
+        let changes = [0, 1].map(|flow| usize::from(begin[2 * flow + 1] != [one, other][flow]));
+        assert!(changes.iter().sum::<usize>() <= 1, "one flow moves at most: {begin:?} {halves:?}");
+        assert_eq!(changes.contains(&1), together, "and only if it has to: {begin:?} {halves:?}");
+        moved += changes.iter().sum::<usize>();
+    }
+    assert!(moved > 0, "some began together");
+}
+
+#[test]
+fn a_large_flow_alone_and_small_ones_do_not_move() {
+    let mut node = node(&by_load());
+    pass(&mut node, 10_000_000);
+    let begin = send(&mut node, &to(0, 1, 64));
+    for half in rush(&mut node, &[(0, 1)]) {
+        assert_eq!(half, [BTreeSet::from([begin])]);
+    }
+    let begin: Vec<Way> =
+        (0..20).map(|flow| send(&mut node, &to(usize::from(flow % 2), 100 + flow, 64))).collect();
+    for _ in 0..200 {
+        for (flow, begin) in (0..20).zip(&begin) {
+            pass(&mut node, 500_000);
+            assert_eq!(send(&mut node, &to(usize::from(flow % 2), 100 + flow, 64)), *begin, "flow {flow}");
+        }
+    }
+}
