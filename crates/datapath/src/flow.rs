@@ -128,6 +128,12 @@ impl FlowKey {
         mix(mix(w0 ^ seed, w1 ^ K0) ^ mix(w2 ^ K2, w3 ^ K3), transport ^ K1)
     }
 
+    /// Hash of the two addresses alone, in their order: the same for every flow from one end to the other.
+    pub(crate) fn ends(&self) -> u64 {
+        let [w0, w1, w2, w3, ..] = self.0;
+        if self.is_ipv6() { mix(mix(w0 ^ K1, w1 ^ K0) ^ mix(w2 ^ K2, w3 ^ K3), K1) } else { mix(w0 ^ K0, K1) }
+    }
+
     /// Which of `ways` equal ways the flow takes. One multiplication leaves a pattern in the hash of neighbouring addresses and ports that
     /// shows where few ways are told apart; a second one evens it out.
     pub(crate) fn way(&self, seed: u64, ways: usize) -> usize {

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_intent::plan::{MAX_TEPS, TepIndex};
 
 use crate::counters::EngineCounters;
-use crate::snapshot::{Snapshot, TepPairId, Tunnel};
+use crate::flow::FlowKey;
+use crate::snapshot::{Snapshot, TepPairId, Tunnel, TunnelGroupId, TunnelId};
 use crate::time::Timestamp;
 
 /// Nanoseconds after which traffic counts half: several round trips, a fraction of what a person notices.
@@ -22,6 +23,12 @@ const HALF_LIFE: f64 = 64e6;
 const EXPECTED: f64 = 15_000.0;
 /// Share of all traffic that a flow counts in advance.
 const EXPECTED_SHARE: f64 = 1.0 / 8.0;
+/// Nanoseconds within which a flow may have a companion.
+const COMPANION_WITHIN: u64 = 1_000_000_000;
+/// Bytes below which a flow has carried next to nothing: a connection's set-up.
+const NEXT_TO_NOTHING: u64 = 4_000;
+/// Flows that are remembered as having begun.
+const BEGINNINGS: usize = 64;
 /// Pairs that one call of [`TepLoads::keep_up`] looks at.
 const STEP: usize = 256;
 
@@ -81,6 +88,19 @@ impl Load {
     }
 }
 
+/// A flow that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    /// [`FlowKey::ends`].
+    ends: u64,
+    tunnel: TunnelId,
+    group: TunnelGroupId,
+    pair: TepPairId,
+    at: Timestamp,
+    /// What the pair had carried by then.
+    carried: u64,
+}
+
 /// The loads of the node's TEPs and of the pairs that they make as one worker sees them.
 pub(crate) struct TepLoads {
     teps: [Load; MAX_TEPS],
@@ -88,6 +108,8 @@ pub(crate) struct TepLoads {
     /// The pair with which the next call of [`Self::keep_up`] begins.
     next: usize,
     looked: Timestamp,
+    /// The latest flows without a companion, by their ends.
+    beginnings: [Option<Beginning>; BEGINNINGS],
 }
 
 impl TepLoads {
@@ -98,6 +120,7 @@ impl TepLoads {
             pairs: vec![Load::default(); pairs].into(),
             next: 0,
             looked: Timestamp::default(),
+            beginnings: [None; BEGINNINGS],
         }
     }
 
@@ -119,8 +142,25 @@ impl TepLoads {
         }
     }
 
-    /// Counts a flow that was placed in a tunnel in advance.
-    pub(crate) fn place(&mut self, tunnel: &Tunnel, counted: Counted<'_>) {
+    /// The tunnel of a flow between the same ends that has just begun and carried next to nothing. Programs open a small connection before a large
+    /// one (iperf3, FTP, SIP): counted as two flows, they would take the TEPs in turn, and the large ones of two workloads would meet on one.
+    fn companion(&self, ends: u64, group: TunnelGroupId, counted: Counted<'_>) -> Option<TunnelId> {
+        let begun = self.beginnings[ends as usize % BEGINNINGS]?;
+        let fresh = counted.now.nanos_since(begun.at) < COMPANION_WITHIN
+            && counted.traffic.get(begun.pair).saturating_sub(begun.carried) < NEXT_TO_NOTHING;
+        (begun.ends == ends && begun.group == group && fresh).then_some(begun.tunnel)
+    }
+
+    /// Counts a flow that was placed in a tunnel in advance, unless it goes with its companion, which was counted.
+    pub(crate) fn place(&mut self, key: &FlowKey, id: TunnelId, tunnel: &Tunnel, counted: Counted<'_>) {
+        let (ends, group, pair) = (key.ends(), tunnel.group, tunnel.pair);
+        let slot = ends as usize % BEGINNINGS;
+        if self.companion(ends, group, counted) == Some(id) {
+            self.beginnings[slot] = None;
+            return;
+        }
+        let carried = counted.traffic.get(pair);
+        self.beginnings[slot] = Some(Beginning { ends, tunnel: id, group, pair, at: counted.now, carried });
         let all: f64 = (0..counted.teps as u16).map(|tep| self.of_tep(TepIndex(tep), counted)).sum();
         let expected = EXPECTED.max(all * EXPECTED_SHARE);
         if let Some(load) = self.teps.get_mut(tunnel.tep.index()) {
@@ -203,6 +243,11 @@ pub(crate) struct LoadsNow<'a> {
 }
 
 impl LoadsNow<'_> {
+    /// The tunnel of a companion of the flow, see [`TepLoads::companion`].
+    pub(crate) fn companion(&self, key: &FlowKey, group: TunnelGroupId) -> Option<TunnelId> {
+        self.known.companion(key.ends(), group, self.counted)
+    }
+
     /// Load of a local TEP.
     pub(crate) fn of_tep(&self, tep: TepIndex) -> f64 {
         self.known.of_tep(tep, self.counted)

@@ -291,6 +291,8 @@ pub struct TepGroup {
     pub id: u32,
     /// Which TEP of the group a flow takes.
     pub placement: Placement,
+    /// Whether flows that turn out large are moved from a loaded TEP to one that carries less.
+    pub rebalance: bool,
 }
 
 /// Which TEP of a group a flow takes.

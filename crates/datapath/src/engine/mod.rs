@@ -293,7 +293,9 @@ impl Engine {
         let by_load = state.is_placing_by_load();
         if by_load {
             state.loads.keep_up(Counted::by(&state.snapshot, &state.workers, now));
-            state.rebalance();
+            if state.snapshot.plan().tep_group.is_some_and(|group| group.rebalance) {
+                state.rebalance();
+            }
         }
         let State { snapshot, rewrites, .. } = state;
         let idle = state.idle_timeout;

@@ -1,4 +1,4 @@
-//! Moves flows from loaded TEPs to others, where flows are placed by load.
+//! Moves flows from loaded TEPs to others, where flows are placed by load and the document asks for it (`rebalance`).
 //!
 //! A flow is placed before anybody knows what it will carry. Those that become large may so have one TEP in common while another carries
 //! next to nothing. Therefore each worker looks every [`INTERVAL`] at what its rewrites carried meanwhile, and turns the one whose move evens

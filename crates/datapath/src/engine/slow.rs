@@ -144,7 +144,7 @@ impl State {
             && self.is_placing_by_load()
         {
             let counted = Counted::by(&self.snapshot, &self.workers, self.now);
-            self.loads.place(self.snapshot.tunnel(own), counted);
+            self.loads.place(key, own, self.snapshot.tunnel(own), counted);
         }
         if self.cache.insert(key, table_hash, reference, second, hash_of) == Inserted::Evicted {
             self.counters.cache_evictions.add(1);

@@ -33,7 +33,10 @@ pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Op
         Teaming::SourceMac => by_number(group, source_mac(key).unwrap_or_else(|| source_port(view, key))),
         Teaming::Group(Placement::Hash) => by_hash(),
         Teaming::Group(Placement::LoadAware) => {
-            match view.loads.and_then(|loads| least_loaded(view, loads, key, group)) {
+            let usable = |id: &TunnelId| view.snapshot.tunnel_states().is_usable(view.snapshot.tunnel(*id));
+            let companion = |loads: LoadsNow<'_>| loads.companion(key, id).filter(usable);
+            let least = |loads| least_loaded(view, loads, key, group);
+            match view.loads.and_then(|loads| companion(loads).or_else(|| least(loads))) {
                 Some(least) => return Some(least),
                 None => by_hash(),
             }

@@ -29,7 +29,7 @@ pub(crate) fn grouped(placement: Placement) -> Plan {
         vlan: VlanId::new(20).ok(),
         mtu: 1700,
     });
-    plan.tep_group = Some(TepGroup { id: 7, placement });
+    plan.tep_group = Some(TepGroup { id: 7, placement, rebalance: false });
     let teps = REMOTES.map(address).to_vec();
     plan.remote_tep_groups = vec![RemoteTepGroup { name: "host-2".into(), teps }];
     plan.segments[0].teps = vec![TepIndex(0), TepIndex(2)];

@@ -25,8 +25,13 @@ fn by_load() -> Plan {
 
 /// From the physical network to one of the workloads.
 fn to(workload: usize, flow: u16, payload: usize) -> Vec<u8> {
+    from("198.18.0.1", workload, flow, payload)
+}
+
+/// The same from somebody.
+fn from(source: &str, workload: usize, flow: u16, payload: usize) -> Vec<u8> {
     let udp = bytes::udp(flow, 53, &vec![0; payload]);
-    let packet = bytes::ip(&IpHeader::new(17), address("198.18.0.1"), address(WORKLOADS[workload]), &udp);
+    let packet = bytes::ip(&IpHeader::new(17), address(source), address(WORKLOADS[workload]), &udp);
     bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
 }
 
@@ -73,7 +78,9 @@ fn flows_that_begin_together_take_both_ends_in_turn() {
     for first in 1..200 {
         let mut node = node(&by_load());
         pass(&mut node, 10_000_000);
-        let ways: Vec<Way> = (0..8).map(|flow| send(&mut node, &to(0, first + flow, 64))).collect();
+        let source = |flow| format!("198.18.1.{flow}");
+        let frame = |flow| from(&source(flow), 0, first + flow, 64);
+        let ways: Vec<Way> = (0..8).map(|flow| send(&mut node, &frame(flow))).collect();
         for two in ways.chunks(2).take(1) {
             assert!(two[0].1 != two[1].1 && two[0].2 != two[1].2, "{two:?}");
         }
@@ -155,11 +162,18 @@ fn rush(node: &mut Node, flows: &[(usize, u16)]) -> Vec<Vec<BTreeSet<Way>>> {
 fn large_flows_that_began_on_one_tep_part_and_stay_where_they_are() {
     let mut moved = 0;
     for first in 1..20 {
-        let mut node = node(&by_load());
+        let mut plan = by_load();
+        plan.tep_group.as_mut().expect("a group").rebalance = true;
+        let mut node = node(&plan);
         pass(&mut node, 10_000_000);
-        // A small flow before each of the large ones, as the control connections of iperf3, takes the other TEP.
+        // A small flow of somebody else before each of the large ones takes the other TEP.
         let flows = [(0, first * 10), (0, first * 10 + 1), (1, first * 10 + 2), (1, first * 10 + 3)];
-        let begin = flows.map(|(workload, flow)| send(&mut node, &to(workload, flow, 64)));
+        let sources = ["198.18.0.2", "198.18.0.1", "198.18.0.3", "198.18.0.1"];
+        let mut begin = flows
+            .iter()
+            .zip(sources)
+            .map(|((workload, flow), source)| send(&mut node, &from(source, *workload, *flow, 64)));
+        let begin: [Way; 4] = std::array::from_fn(|_| begin.next().expect("four flows"));
         let together = begin[1].1 == begin[3].1 || begin[1].2 == begin[3].2;
         let halves = rush(&mut node, &[flows[1], flows[3]]);
         let [one, other] = [0, 1].map(|flow| only(halves[2][flow].clone()));
@@ -174,8 +188,50 @@ fn large_flows_that_began_on_one_tep_part_and_stay_where_they_are() {
 }
 
 #[test]
+fn a_small_connection_and_the_large_one_after_it_are_one_for_placing() {
+    for first in 1..200 {
+        let mut node = node(&by_load());
+        pass(&mut node, 10_000_000);
+        // As four connections of two iperf3 begin: both small ones, then both large ones.
+        let flows = [(0, first), (1, first + 1), (0, first + 2), (1, first + 3)];
+        let begin = flows.map(|(workload, flow)| {
+            pass(&mut node, 300_000);
+            send(&mut node, &to(workload, flow, 64))
+        });
+        assert_eq!((begin[0].1, begin[0].2), (begin[2].1, begin[2].2));
+        assert!(
+            begin[2].1 != begin[3].1 && begin[2].2 != begin[3].2,
+            "the large ones share no end: {begin:?}"
+        );
+        // Two more between the same ends have each other for companions, not those before.
+        let more = [0, 0].map(|_| send(&mut node, &to(0, first + 1000, 64)));
+        assert_eq!(more[0], more[1], "one flow");
+        let halves = rush(&mut node, &[flows[2], flows[3]]);
+        assert!(halves.iter().flatten().all(|ways| ways.len() == 1), "nothing moves: {halves:?}");
+    }
+}
+
+#[test]
+fn no_flow_moves_unless_the_document_asks_for_it() {
+    for first in 1..20 {
+        let mut node = node(&by_load());
+        pass(&mut node, 10_000_000);
+        send(&mut node, &from("198.18.0.2", 0, first, 64));
+        let one = send(&mut node, &to(0, first, 64));
+        send(&mut node, &from("198.18.0.3", 1, first, 64));
+        let other = send(&mut node, &to(1, first, 64));
+        let halves = rush(&mut node, &[(0, first), (1, first)]);
+        for half in halves {
+            assert_eq!(half, [BTreeSet::from([one]), BTreeSet::from([other])]);
+        }
+    }
+}
+
+#[test]
 fn a_large_flow_alone_and_small_ones_do_not_move() {
-    let mut node = node(&by_load());
+    let mut plan = by_load();
+    plan.tep_group.as_mut().expect("a group").rebalance = true;
+    let mut node = node(&plan);
     pass(&mut node, 10_000_000);
     let begin = send(&mut node, &to(0, 1, 64));
     for half in rush(&mut node, &[(0, 1)]) {

@@ -24,7 +24,11 @@ pub(super) fn check_own(scope: &Scope<'_>, findings: &mut Findings) -> Option<pl
         );
         findings.report(path(), message);
     }
-    Some(plan::TepGroup { id: group.id, placement: group.placement })
+    if group.rebalance && group.placement != plan::Placement::LoadAware {
+        let message = "flows are moved by their load; set placement to 'load-aware', or remove this";
+        findings.report(path().field("rebalance"), message);
+    }
+    Some(plan::TepGroup { id: group.id, placement: group.placement, rebalance: group.rebalance })
 }
 
 /// The groups of other nodes: no address twice, none of this node's, each group of one family.

@@ -46,11 +46,13 @@ pub struct TepGroup {
     pub id: u32,
     /// Which TEP of the group a flow takes.
     pub placement: Placement,
+    /// With `load-aware`: move flows that turn out large, once each, from a loaded TEP to one that carries less. Packets may overtake others then.
+    pub rebalance: bool,
 }
 
 impl Default for TepGroup {
     fn default() -> Self {
-        Self { id: 1, placement: Placement::default() }
+        Self { id: 1, placement: Placement::default(), rebalance: false }
     }
 }
 

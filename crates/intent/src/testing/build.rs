@@ -151,7 +151,7 @@ fn teps(choices: &Choices) -> Vec<Tep> {
 fn tep_group(choices: &Choices) -> Option<TepGroup> {
     let v6 = choices.teps.iter().filter(|tep| tep.v6).count();
     let enough = v6 >= 2 || choices.teps.len() - v6 >= 2;
-    (choices.groups.0 && enough).then_some(TepGroup { id: 7, placement: Placement::Hash })
+    (choices.groups.0 && enough).then_some(TepGroup { id: 7, placement: Placement::Hash, rebalance: false })
 }
 
 /// The first TEPs of other nodes, two and two, the last one alone.
