@@ -74,9 +74,17 @@ impl NodeSettings {
             let device = self.device(port);
             let _ = writeln!(text, "  - {{name: fp-eth{at}, {device}, mtu: 1700, mac: \"{mac}\"}}");
         }
+        let links = self.uplinks.len() + self.downlinks.len();
+        if self.topology.lag {
+            let names: Vec<String> = (self.uplinks.len()..links).map(|at| format!("fp-eth{at}")).collect();
+            let _ = writeln!(text, "\nlags:\n  - {{name: lag-1, ports: [{}]}}", names.join(", "));
+        }
         text.push_str("\nuplinks:\n");
-        for at in 0..self.uplinks.len() + self.downlinks.len() {
-            let _ = writeln!(text, "  - {{name: uplink-{}, port: fp-eth{at}}}", at + 1);
+        // Those of the downlinks carry TEPs.
+        for at in 0..self.uplinks.len() + usize::from(self.topology.teps()) {
+            let lag = self.topology.lag && at == self.uplinks.len();
+            let port = if lag { "lag-1".to_owned() } else { format!("fp-eth{at}") };
+            let _ = writeln!(text, "  - {{name: uplink-{}, port: {port}}}", at + 1);
         }
     }
 
@@ -95,7 +103,8 @@ impl NodeSettings {
     }
 
     fn overlay(&self, text: &mut String) {
-        let Topology { uplinks, downlinks, encapsulation, .. } = self.topology;
+        let Topology { uplinks, encapsulation, .. } = self.topology;
+        let downlinks = self.topology.teps();
         let encapsulation = if encapsulation == Encapsulation::Vxlan { "vxlan" } else { "geneve" };
         text.push_str("\nteps:\n");
         for downlink in 0..downlinks {
@@ -136,7 +145,7 @@ impl NodeSettings {
             );
         }
         let plain = self.topology.encapsulation == Encapsulation::None;
-        for downlink in (0..self.topology.downlinks).filter(|_| plain) {
+        for downlink in (0..self.topology.teps()).filter(|_| plain) {
             let number = self.topology.uplinks + downlink + 1;
             let tep = self.topology.edge_tep(downlink);
             let prefix = if tep.is_ipv4() { 24 } else { 64 };
@@ -156,7 +165,7 @@ impl NodeSettings {
         if self.more {
             route(text, "203.0.113.0/24", vec![self.topology.router_ipv4(0).to_string()]);
         }
-        for downlink in (0..self.topology.downlinks).filter(|_| plain) {
+        for downlink in (0..self.topology.teps()).filter(|_| plain) {
             let host = self.topology.host_tep(downlink);
             let subnet = match host {
                 std::net::IpAddr::V4(_) => format!("10.10.{}.0/24", 20 + downlink),
@@ -235,6 +244,18 @@ mod tests {
             let v6: BTreeSet<IpAddr> = (0..5).map(|path| topology.router_ipv6(path).into()).collect();
             assert!([hops(0), hops(1)].contains(&v4) && [hops(0), hops(1)].contains(&v6));
         }
+    }
+
+    #[test]
+    fn the_downlinks_of_a_lag_have_one_tep() {
+        let topology = Topology { uplinks: 2, downlinks: 2, lag: true, paths: 2, ..Topology::default() };
+        let plan = plan(&settings(topology));
+        let [lag] = plan.lags.as_slice() else { panic!("one LAG: {:?}", plan.lags) };
+        assert_eq!(lag.ports.iter().map(|port| port.index()).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!((plan.uplinks.len(), plan.teps.len(), plan.segments.len()), (3, 1, 1));
+        assert_eq!(plan.uplinks[plan.teps[0].uplink.index()].port, plan.lag_port(0));
+        assert_eq!(plan.port_mac(plan.first_port(plan.lag_port(0))), Some(downlink_mac(0)));
+        assert_eq!(plan.workloads.len(), usize::from(WORKLOADS));
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl Setting {
                 topology.outer.name(),
             ]);
             command.args(["--paths", &topology.paths.to_string()]);
+            command.args(topology.lag.then_some("--lag"));
             command.args(["--receive-queues", &receive_queues.to_string()]).args(self.pages());
         })
     }

@@ -4,6 +4,7 @@
 //!   round:  senders ─▶ ports          what is due
 //!           ports ─▶ receivers        frames of a stream: counted, compared, timed
 //!                 └▶ reflector ─▶     frames that reach a workload which sends them back
+//!                 ├▶ aggregation      LACP, where the downlinks are a LAG
 //!                 └▶ neighbors        the rest: questions are answered, others counted as foreign
 //! ```
 
@@ -16,6 +17,7 @@ use sluice_dpdk::{Mbuf, Mempool, RxQueue, TxQueue, cycles};
 use sluice_trial::message::StreamCounts;
 use sluice_trial::topology::{Side, Topology};
 
+use crate::aggregation::{Aggregation, Outgoing, is_slow_protocols};
 use crate::clock::{Clock, Moment};
 use crate::latency::Latencies;
 use crate::neighbors::{DeviceMacs, Resolution, resolve};
@@ -54,6 +56,8 @@ pub(crate) struct Lane {
     pub(crate) answers: Mempool,
     /// What the edge says of itself.
     pub(crate) device: Arc<DeviceMacs>,
+    /// The other end of the edge's LAG, if it has one.
+    pub(crate) aggregation: Option<Arc<Aggregation>>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) batch: ArrayVec<Mbuf, BURST>,
 }
@@ -182,6 +186,7 @@ impl Lane {
             if rounds == ROUNDS {
                 rounds = 0;
                 watch();
+                self.aggregate();
                 if self.stop.load(Ordering::Relaxed) {
                     return cycles() - start;
                 }
@@ -207,6 +212,7 @@ impl Lane {
         settling.end_sending(cycles(), part.sent(), part.received());
         loop {
             let received = self.poll(part, others);
+            self.aggregate();
             let now = cycles();
             if received > 0 {
                 settling.arrived(now, part.received());
@@ -220,9 +226,26 @@ impl Lane {
         }
     }
 
-    /// Answers neighbours between trials.
+    /// Answers neighbours, and speaks LACP, between trials.
     pub(crate) fn idle(&mut self) {
+        self.aggregate();
         self.poll(&mut Part::default(), &mut Others::default());
+    }
+
+    /// Lets LACP's timers act, where the downlinks are a LAG.
+    #[inline]
+    fn aggregate(&mut self) {
+        let frames = match &self.aggregation {
+            Some(aggregation) if aggregation.is_due() => aggregation.advance(),
+            _ => return,
+        };
+        self.send_all(frames);
+    }
+
+    fn send_all(&mut self, frames: Vec<Outgoing>) {
+        for (link, frame) in frames {
+            self.send_one(link, &frame);
+        }
     }
 
     /// Receives one burst from each queue, and returns how many packets those were.
@@ -260,7 +283,7 @@ impl Lane {
                 receiver.take(frame, now, counts)
             });
             if !taken {
-                let resolution = resolve(&self.topology, link, self.batch[at].data());
+                let resolution = self.resolve(link, self.batch[at].data());
                 self.other(link, resolution, others);
             }
         }
@@ -276,7 +299,7 @@ impl Lane {
             if reflector.turn(packet.data_mut()) {
                 self.links[link].returning.push(packet);
             } else {
-                let resolution = resolve(&self.topology, link, packet.data());
+                let resolution = self.resolve(link, packet.data());
                 self.other(link, resolution, others);
             }
         }
@@ -295,6 +318,20 @@ impl Lane {
         returning.is_empty()
     }
 
+    /// What a frame that is of no stream is to the generator.
+    #[cold]
+    fn resolve(&self, link: usize, frame: &[u8]) -> Resolution {
+        if !is_slow_protocols(frame) {
+            return resolve(&self.topology, link, frame);
+        }
+        match &self.aggregation {
+            Some(aggregation) if self.topology.side(link).0 == Side::Downlink => {
+                Resolution::Aggregation(aggregation.receive(link, frame))
+            }
+            _ => Resolution::Silent,
+        }
+    }
+
     #[cold]
     fn other(&mut self, link: usize, resolution: Resolution, others: &mut Others) {
         match resolution {
@@ -302,7 +339,12 @@ impl Lane {
                 others.neighbor_requests += 1;
                 self.send_one(link, &reply);
             }
-            Resolution::Edge(mac) => self.device.learn(link, mac),
+            Resolution::Edge(mac) => {
+                // What is heard on one link of a LAG is true of all.
+                let all = |other: &usize| self.topology.side(*other) == self.topology.side(link);
+                (0..self.topology.links()).filter(all).for_each(|link| self.device.learn(link, mac));
+            }
+            Resolution::Aggregation(frames) => self.send_all(frames),
             Resolution::Silent => {}
             Resolution::Other => others.foreign += 1,
         }

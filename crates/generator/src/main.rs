@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aggregation;
 mod clock;
 mod echo;
 mod lane;
@@ -59,6 +60,9 @@ enum Arguments {
         /// Family of the TEPs.
         #[arg(long, value_enum, default_value = "ipv4")]
         outer: Family,
+        /// Speak LACP on the downlinks, which are one LAG.
+        #[arg(long)]
+        lag: bool,
         /// Routers on the uplinks that the generator plays [default: one on each].
         #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_PATHS)))]
         paths: Option<u8>,
@@ -113,7 +117,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments {
-        Arguments::Traffic { common, encapsulation, outer, paths, receive_queues } => {
+        Arguments::Traffic { common, encapsulation, outer, lag, paths, receive_queues } => {
             let (uplinks, downlinks) = (common.uplinks.len() as u8, common.downlinks.len() as u8);
             let paths = paths.unwrap_or(uplinks);
             anyhow::ensure!(
@@ -126,7 +130,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             );
             let eal = start_eal(&common)?;
             let topology =
-                Topology { uplinks, downlinks, paths, encapsulation, outer, ..Topology::default() };
+                Topology { uplinks, downlinks, lag, paths, encapsulation, outer, ..Topology::default() };
             let Common { uplinks, downlinks, cores, .. } = common;
             station::run(&eal, &Equipment { uplinks, downlinks, topology, cores, receive_queues }, orders())
         }

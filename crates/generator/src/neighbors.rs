@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::aggregation::Outgoing;
 use sluice_trial::topology::{Side, Topology, host_mac, path_mac};
 use sluice_wire::arp::{Arp, ArpOperation, ArpPacket};
 use sluice_wire::ethernet::EthernetView;
@@ -26,6 +27,8 @@ pub(crate) enum Resolution {
     Answer(Vec<u8>),
     /// The edge says which MAC address it has on the link.
     Edge(MacAddr),
+    /// LACP, which has these frames to say.
+    Aggregation(Vec<Outgoing>),
     /// Part of it, but no question to us.
     Silent,
     /// Something else.
@@ -183,6 +186,7 @@ mod tests {
     const TOPOLOGY: Topology = Topology {
         uplinks: 2,
         downlinks: 2,
+        lag: false,
         paths: 3,
         encapsulation: sluice_trial::traffic::Encapsulation::Geneve,
         outer: Family::Ipv4,
@@ -229,6 +233,16 @@ mod tests {
             }
             assert_eq!(resolve(&TOPOLOGY, link, &reply), Resolution::Silent);
         }
+    }
+
+    #[test]
+    fn every_link_of_a_lag_answers_for_its_one_tep() {
+        let topology = Topology { lag: true, ..TOPOLOGY };
+        let IpAddr::V4(tep) = topology.host_tep(0) else { panic!("of the other family") };
+        for link in [2, 3] {
+            assert!(matches!(resolve(&topology, link, &request(tep)), Resolution::Answer(_)), "{link}");
+        }
+        assert_eq!(resolve(&topology, 1, &request(tep)), Resolution::Silent);
     }
 
     #[test]

@@ -76,8 +76,8 @@ impl Plan {
     /// Senders of a stream: one on each link for each core. The number of the one that sends a flow.
     fn sender_of(&self, stream: &Stream, flow: u16) -> u8 {
         let link = stream.link(flow);
-        let (_, on_side) = self.topology.side(link);
-        (lane_of(flow, self.lanes) + usize::from(on_side) * self.lanes) as u8
+        let on_side = link.checked_sub(self.topology.uplinks.into()).unwrap_or(link);
+        (lane_of(flow, self.lanes) + on_side * self.lanes) as u8
     }
 
     fn senders(&self, side: Side) -> usize {

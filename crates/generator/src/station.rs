@@ -17,6 +17,7 @@ use sluice_trial::ports::PortName;
 use sluice_trial::topology::Topology;
 use sluice_wire::MacAddr;
 
+use crate::aggregation::Aggregation;
 use crate::clock::Clock;
 use crate::lane::{Lane, LaneLink, LaneResult, Others};
 use crate::latency::Latencies;
@@ -147,6 +148,7 @@ impl Station {
         let count = if ports::are_shared_memory(&named) { 1023 } else { ports::buffers(&named, 1) };
         let clock = Clock::new(eal.cycles_per_second());
         let device = Arc::new(DeviceMacs::new(named.len()));
+        let aggregation = Aggregation::new(&equipment.topology, clock)?.map(Arc::new);
         let mut lanes = Vec::new();
         for lane in 0..usize::from(cores) {
             // What the peer sends on more queues than there are cores is the first core's.
@@ -164,6 +166,7 @@ impl Station {
                 pools: [send_pool("uplink")?, send_pool("downlink")?],
                 answers: ports::pool(eal, format_args!("answers{lane}"), 511)?,
                 device: Arc::clone(&device),
+                aggregation: aggregation.clone(),
                 stop: Arc::clone(&stop),
                 batch: ArrayVec::new(),
             });

@@ -41,8 +41,10 @@ pub const UPLINK_PREFIX: u8 = 27;
 pub struct Topology {
     /// Uplinks, 1 to [`MOST_PATHS`].
     pub uplinks: u8,
-    /// Downlinks, 1 to [`MOST_DOWNLINKS`]. The edge has a TEP on each, and the workloads are spread over a segment for each.
+    /// Downlinks, 1 to [`MOST_DOWNLINKS`]. The edge has a TEP on each, and the workloads are spread over a segment for each; but see `lag`.
     pub downlinks: u8,
+    /// The downlinks are a LAG: they have one TEP and one segment together, and everything on them is numbered as on the first.
+    pub lag: bool,
     /// Next hops of the edge's default routes, from the number of uplinks to [`MOST_PATHS`]; they take the uplinks in turn.
     pub paths: u8,
     /// What carries frames on the downlinks.
@@ -58,6 +60,7 @@ impl Topology {
     pub const ONE: Self = Self {
         uplinks: 1,
         downlinks: 1,
+        lag: false,
         paths: 1,
         encapsulation: Encapsulation::Geneve,
         outer: Family::Ipv4,
@@ -133,10 +136,17 @@ impl Topology {
         self.uplinks as usize + self.downlinks as usize
     }
 
-    /// Which side a link is on, and its number there.
+    /// TEPs of the edge, and segments of the workloads: one for each downlink, or one for all of them together.
+    pub const fn teps(&self) -> u8 {
+        if self.lag { 1 } else { self.downlinks }
+    }
+
+    /// Which side a link is on, and its number there; that of every link of a LAG is 0.
     pub const fn side(&self, link: usize) -> (Side, u8) {
         if link < self.uplinks as usize {
             (Side::Uplink, link as u8)
+        } else if self.lag {
+            (Side::Downlink, 0)
         } else {
             (Side::Downlink, (link - self.uplinks as usize) as u8)
         }
@@ -147,9 +157,9 @@ impl Topology {
         path % self.uplinks
     }
 
-    /// The downlink that a workload is reached over.
+    /// The downlink that a workload is reached over; of a LAG the first one stands for all.
     pub const fn downlink_of(&self, workload: u16) -> u8 {
-        (workload % self.downlinks as u16) as u8
+        (workload % self.teps() as u16) as u8
     }
 
     /// The uplink that the tester's frames of a flow come in on.

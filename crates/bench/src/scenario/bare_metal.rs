@@ -43,10 +43,10 @@ pub(crate) const ONE: Scenario = Scenario {
 
 pub(crate) const TWO: Scenario = Scenario {
     name: "bme-2",
-    title: "Two uplinks, two downlinks",
-    about: "Two uplinks that share the load by ECMP, two downlinks with a TEP each: throughput and latency by frame size",
+    title: "Two uplinks, a LAG of two downlinks",
+    about: "Two uplinks that share the load by ECMP, a LAG of two downlinks: throughput and latency by frame size",
     reproduces: Some((BARE_METAL, "Test Scenario 2: Two Uplinks/Two Downlinks in LAG, Table 3")),
-    network: Topology { uplinks: 2, downlinks: 2, paths: 2, ..Topology::ONE },
+    network: Topology { uplinks: 2, downlinks: 2, lag: true, paths: 2, ..Topology::ONE },
     sizes: &[128, 256, 512, 1024, 1500],
     examples: "Examples:
   sluice bench bme-2 --quick --html report.html
@@ -55,7 +55,7 @@ pub(crate) const TWO: Scenario = Scenario {
     mebibytes: 256 + 6 * 64,
     own: None,
     run: |session, report| {
-        report.note("The document's downlinks are a LAG. Here each has a TEP of its own, and each segment is pinned to one of them.");
+        report.note("The downlinks are a LAG, as in the document: LACP with the generator, one TEP, flows spread by the hash of MAC addresses, IP addresses and ports.");
         run(session, report, &PUBLISHED_TWO)
     },
 };

@@ -79,18 +79,22 @@ pub(crate) fn requirements(topology: &Topology) -> String {
     }
     let is_plain = topology.encapsulation == Encapsulation::None;
     let mtu = if is_plain { 1500 } else { 1600 };
-    for downlink in 0..topology.downlinks {
+    for downlink in 0..topology.teps() {
         let edge = topology.edge_tep(downlink);
         let prefix = if edge.is_ipv4() { 24 } else { 64 };
         let what = if is_plain { "address" } else { "TEP" };
-        let _ = writeln!(text, "  downlink {downlink}: {what} {edge}/{prefix}; MTU {mtu} or more");
+        let link = match topology.lag {
+            true => format!("a LAG of {} downlinks (LACP)", topology.downlinks),
+            false => format!("downlink {downlink}"),
+        };
+        let _ = writeln!(text, "  {link}: {what} {edge}/{prefix}; MTU {mtu} or more");
     }
     text.push_str("routes:\n");
     let routers = |of: &dyn Fn(u8) -> String| (0..topology.paths).map(of).collect::<Vec<_>>().join(", ");
     let v4 = routers(&|path| topology.router_ipv4(path).to_string());
     let v6 = routers(&|path| topology.router_ipv6(path).to_string());
     let _ = writeln!(text, "  198.18.0.0/26 via {v4}\n  2001:db8:ffff::/64 via {v6}");
-    for downlink in 0..topology.downlinks {
+    for downlink in 0..topology.teps() {
         let (host, v4, v6) = (topology.host_tep(downlink), gateway_ipv4(downlink), gateway_ipv6(downlink));
         if is_plain {
             let [a, b, c, _] = v4.octets();

@@ -218,7 +218,7 @@ fn resolved(client: &mut Client, topology: &Topology) -> bool {
     let Ok(Answer::Neighbors(neighbors)) = client.ask(&Request::GetNeighbor) else { return false };
     let routers = (0..topology.paths)
         .flat_map(|path| [topology.router_ipv4(path).into(), topology.router_ipv6(path).into()]);
-    let hosts = (0..topology.downlinks).map(|downlink| topology.host_tep(downlink));
+    let hosts = (0..topology.teps()).map(|downlink| topology.host_tep(downlink));
     let mut hops = routers.chain(hosts);
     hops.all(|hop| neighbors.iter().any(|entry| entry.address == hop && !entry.mac.is_empty()))
 }

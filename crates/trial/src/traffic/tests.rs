@@ -15,6 +15,7 @@ const ONE: Topology = Topology {
     edge: EdgeMacs::NODE,
     uplinks: 1,
     downlinks: 1,
+    lag: false,
     paths: 1,
     encapsulation: Encapsulation::Geneve,
     outer: Family::Ipv4,
