@@ -78,7 +78,7 @@ fn flows_that_begin_together_take_both_ends_in_turn() {
     for first in 1..200 {
         let mut node = node(&by_load());
         pass(&mut node, 10_000_000);
-        let source = |flow| format!("198.18.1.{flow}");
+        let source = |flow: u16| format!("198.18.1.{flow}");
         let frame = |flow| from(&source(flow), 0, first + flow, 64);
         let ways: Vec<Way> = (0..8).map(|flow| send(&mut node, &frame(flow))).collect();
         for two in ways.chunks(2).take(1) {
@@ -128,7 +128,7 @@ fn no_flow_begins_on_a_pair_that_is_down() {
 #[test]
 fn a_flow_that_paused_is_placed_anew() {
     let mut node = node(&by_load());
-    let quiet = only(carry(&mut node, 1, 10));
+    let quiet = only(carry(&mut node, 1, 60));
     let loud = only(carry(&mut node, 2, 100));
     assert_ne!(quiet.1, loud.1);
     // The first goes on now and then, the second falls silent for longer than a pause.
