@@ -107,7 +107,7 @@ fn get(what: Get, target: &Target, vrf: Option<u16>) -> Result<Answer, CliError>
         Get::PhysicalPorts => Request::GetPhysicalPorts,
         Get::PhysicalPort { name, what: PortPart::Stats } => Request::GetPhysicalPortStats { name },
         Get::Vteps => Request::GetVteps,
-        Get::TunnelPorts => Request::GetTunnelPorts,
+        Get::TunnelPorts { what: None | Some(PortPart::Stats) } => Request::GetTunnelPorts,
         Get::TnTepGroups => Request::GetTnTepGroups,
         Get::BfdSessions => Request::GetBfdSessions,
         Get::Alarms => Request::GetAlarms,

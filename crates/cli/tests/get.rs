@@ -32,6 +32,7 @@ fn gets() -> Vec<(&'static str, Request)> {
         ("get lags", Request::GetLags),
         ("get vteps", Request::GetVteps),
         ("get tunnel-ports", Request::GetTunnelPorts),
+        ("get tunnel-ports stats", Request::GetTunnelPorts),
         ("get tn-tep-groups", Request::GetTnTepGroups),
         ("get bfd-sessions", Request::GetBfdSessions),
         ("get alarms", Request::GetAlarms),

@@ -455,7 +455,7 @@ pub struct Vtep {
     pub port: String,
     /// Largest outer packet in bytes.
     pub mtu: u16,
-    /// `up` or `down`.
+    /// `up`, `down` (its link is) or `faulty` (its BFD sessions are down).
     pub state: String,
 }
 

@@ -97,8 +97,12 @@ c and s on the transport network (VRF 0).")]
     /// Tunnels to the TEPs of other nodes
     #[command(after_help = "Examples:
   sluice get tunnel-ports
+  sluice get tunnel-ports stats
   sluice 'get tunnel-ports | find down'")]
-    TunnelPorts,
+    TunnelPorts {
+        /// The same: what each tunnel carried is in its row
+        what: Option<PortPart>,
+    },
     /// TEPs of this node and of others by group, and which of them are used
     #[command(
         visible_alias = "tep-groups",

@@ -33,8 +33,8 @@ const GLANCE: Duration = Duration::from_millis(1);
 /// The time between two looks at LACP's timers after which they get another look before they act.
 const HELD_UP: Duration = Duration::from_millis(20);
 
-/// Packets and bytes that a tunnel carried under snapshots that are gone.
-pub(super) type TunnelTotals = HashMap<(u32, IpAddr), (u64, u64)>;
+/// Packets and bytes that tunnels carried, by VNI, local and remote TEP.
+pub(super) type TunnelTotals = HashMap<(u32, IpAddr, IpAddr), (u64, u64)>;
 
 /// Why the data plane does not run, and since when.
 pub(super) struct Failure {
@@ -404,7 +404,7 @@ fn seed(name: &str) -> u64 {
 
 fn add_totals(totals: &mut TunnelTotals, snapshot: &Snapshot, logical: &LogicalCounters) {
     for (tunnel, Traffic { packets, bytes }) in snapshot.tunnels().iter().zip(&logical.tunnels) {
-        let total = totals.entry((tunnel.vni.get(), tunnel.remote)).or_default();
+        let total = totals.entry((tunnel.vni.get(), tunnel.local, tunnel.remote)).or_default();
         *total = (total.0 + packets.get(), total.1 + bytes.get());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use sluice_control::{Neighbor, Request};
+use sluice_control::{Neighbor, Request, TunnelPort};
 
 use crate::support::documents::{WEB_1, WEB_2};
 use crate::support::frames::flow;
@@ -134,6 +134,12 @@ fn a_cut_link_costs_its_flows_a_few_packets_and_the_others_none() {
         for (before, after) in before.iter().zip(after) {
             assert!(after - before > 50, "both TEPs carry flows");
         }
+        // Each tunnel tells what it carried itself.
+        wait_for("300 packets in two tunnels", || {
+            let tunnels: Vec<TunnelPort> = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
+            let carried: Vec<u64> = tunnels.iter().map(|tunnel| tunnel.tx_packets).collect();
+            (carried.len() == 2 && carried.iter().sum::<u64>() == 300 && !carried.contains(&0)).then_some(())
+        });
         let lost = probe(&web_1, &web_2, Duration::from_secs(1), || ip("link set fp-eth0-peer down"));
         println!("a link was cut under 1,000 packets a second: {} lost", lost.len());
         // A glance at the links is 4 ms away at most; the rest is for a busy machine.

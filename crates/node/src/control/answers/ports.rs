@@ -118,7 +118,10 @@ pub(super) fn vteps(node: &Node) -> anyhow::Result<Vec<Vtep>> {
             uplink: uplink.name.clone(),
             port: plan.port_name(carrier(node, uplink.port)).to_owned(),
             mtu: tep.mtu,
-            state: state(node.links.is_up(uplink.port)),
+            state: match node.teps.health_of(&tep.name) {
+                Some(view) if node.links.is_up(uplink.port) && !view.is_usable() => "faulty".to_owned(),
+                _ => state(node.links.is_up(uplink.port)),
+            },
         }
     };
     Ok(plan.teps.iter().map(vtep).collect())
@@ -144,9 +147,11 @@ pub(super) fn encapsulation(encapsulation: Encapsulation) -> String {
 pub(super) fn tunnel_ports(node: &Node) -> Vec<TunnelPort> {
     let totals = node.tunnel_totals();
     let table = node.neighbors.table();
+    let states = node.snapshot.tunnel_states();
     let port = |tunnel: &sluice_datapath::snapshot::Tunnel| {
         let mac = table.resolve(&tunnel.next_hop).map(|(_, mac)| mac);
-        let (packets, bytes) = totals.get(&(tunnel.vni.get(), tunnel.remote)).copied().unwrap_or_default();
+        let (packets, bytes) =
+            totals.get(&(tunnel.vni.get(), tunnel.local, tunnel.remote)).copied().unwrap_or_default();
         TunnelPort {
             segment: super::logical::switch_name(&node.plan, tunnel.vni),
             vni: tunnel.vni.get(),
@@ -154,7 +159,7 @@ pub(super) fn tunnel_ports(node: &Node) -> Vec<TunnelPort> {
             local: tunnel.local,
             remote: tunnel.remote,
             next_hop_mac: mac.map_or_else(String::new, |mac| mac.to_string()),
-            state: state(mac.is_some() && node.links.is_up(tunnel.port)),
+            state: state(mac.is_some() && node.links.is_up(tunnel.port) && states.is_usable(tunnel)),
             tx_packets: packets,
             tx_bytes: bytes,
         }
