@@ -413,7 +413,8 @@ fn a_device_that_is_not_there_is_told() {
     let show = ["bench", "bme-2", "--device", "external", "--show-document", "--encapsulation", "none"];
     let output = Command::new(program()).args(show).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("uplink 1: address 192.0.2.34/27") && text.contains("downlink 1:"), "{text}");
+    assert!(text.contains("uplink 1: address 192.0.2.34/27"), "{text}");
+    assert!(text.contains("a LAG of 2 downlinks (LACP): address 172.16.0.1/24"), "{text}");
 }
 
 /// Behind the first round there is something to tell.
