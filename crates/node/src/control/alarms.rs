@@ -23,6 +23,8 @@ pub(super) enum AlarmKind {
     TunnelDown,
     /// A neighbour on an interface, which BFD watches, is not reached.
     NeighborDown,
+    /// Another station uses an address of this node.
+    AddressConflict,
 }
 
 impl AlarmKind {
@@ -36,6 +38,7 @@ impl AlarmKind {
             Self::TepFaulty => "tep-faulty",
             Self::TunnelDown => "tunnel-down",
             Self::NeighborDown => "neighbor-down",
+            Self::AddressConflict => "address-conflict",
         }
     }
 }

@@ -8,6 +8,7 @@ mod answers;
 mod apply;
 mod bfd_frames;
 mod capture;
+mod conflicts;
 mod lags;
 mod links;
 mod neighbors;

@@ -14,6 +14,8 @@ use sluice_protocols::neighbor::{
 use sluice_wire::ethernet::EthernetView;
 use sluice_wire::{EtherType, VlanId};
 
+use super::alarms::Alarms;
+use super::conflicts::Conflicts;
 use crate::dataplane::Dataplane;
 use crate::worker::{Command, CycleClock, Punted};
 
@@ -37,6 +39,8 @@ pub(super) struct Neighbors {
     published: u64,
     generation: u64,
     seed: u64,
+    /// Addresses of this node that others use too.
+    conflicts: Conflicts,
     /// What the workers had counted as possible answers that did not get here.
     answers_shed: u64,
     /// Packets that were not delivered.
@@ -73,6 +77,7 @@ impl Neighbors {
             table: Arc::default(),
             published: 0,
             generation: 0,
+            conflicts: Conflicts::default(),
             answers_shed: 0,
             discarded: Discarded::default(),
         }
@@ -132,7 +137,7 @@ impl Neighbors {
     }
 
     /// Lets the timers act and carries out what the resolver wants.
-    pub(super) fn advance(&mut self, dataplane: &mut Dataplane) {
+    pub(super) fn advance(&mut self, dataplane: &mut Dataplane, alarms: &mut Alarms) {
         let now = timestamp(dataplane.clock);
         // Before the timers: whoever seems not to answer may have done so.
         let shed = dataplane.workers.iter().map(|worker| worker.counters.answers_shed.get()).sum();
@@ -152,10 +157,11 @@ impl Neighbors {
                 Action::Release { packet, .. } => released.push(packet),
                 Action::Discard { reason, .. } => self.discarded.count(reason),
                 Action::Conflict { key, mac } => {
-                    tracing::warn!(address = %key.address, %mac, "another station uses an address of this node");
+                    self.conflicts.heard(key.address, mac, alarms, now);
                 }
             }
         }
+        self.conflicts.advance(alarms, now);
         if self.table.version() != self.published {
             self.published = self.table.version();
             for worker in &mut dataplane.workers {

@@ -190,7 +190,7 @@ impl Node {
         }
         self.lags.send(dataplane);
         self.teps.advance(&self.snapshot, self.neighbors.table(), dataplane);
-        self.neighbors.advance(dataplane);
+        self.neighbors.advance(dataplane, &mut self.teps.alarms);
         self.captures.collect(dataplane);
         dataplane.ended_worker()
     }

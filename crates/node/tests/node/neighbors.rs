@@ -5,7 +5,7 @@ use sluice_wire::MacAddr;
 use sluice_wire::arp::{Arp, ArpOperation};
 
 use crate::forwarding::Ends;
-use crate::support::documents::{self, LOCAL_TEP, PORTS, TEP_A, TEP_B, UPLINK_MAC, WEB_1, WEB_2};
+use crate::support::documents::{self, LOCAL_TEP, PORTS, TEP_A, TEP_B, UPLINK_MAC, WEB_1, WEB_2, WEB_VNI};
 use crate::support::frames::{datagram, number, tunnelled};
 use crate::support::link::{arp, arp_frame};
 use crate::support::network::in_network;
@@ -106,5 +106,30 @@ fn a_neighbour_that_moves_is_followed() {
             .underlay
             .expect("packet 99", |frame| tunnelled(frame).filter(|outer| number(&outer.inner) == Some(99)));
         assert_eq!((outer.remote, outer.mac), (TEP_A.0, moved));
+    });
+}
+
+#[test]
+fn another_station_with_the_address_of_a_tep_is_told() {
+    in_network("neighbors::another_station_with_the_address_of_a_tep_is_told", &PORTS, || {
+        let ends = Ends::with_stations();
+        let node = ends.node();
+        let other = MacAddr([2, 0, 0, 0, 0x77, 9]);
+        let claim = arp_frame(other, MacAddr::BROADCAST, Arp::announcement(other, LOCAL_TEP));
+        ends.underlay.send(&claim);
+        let alarm = wait_for("the alarm", || {
+            answer!(node, &Request::GetAlarms, Alarms)
+                .into_iter()
+                .find(|alarm| alarm.kind == "address-conflict")
+        });
+        assert_eq!(alarm.object, LOCAL_TEP.to_string());
+        assert!(alarm.description.contains(&other.to_string()), "{}", alarm.description);
+        // The node keeps its address: packets to it still arrive.
+        ends.underlay.send(&crate::forwarding::geneve(
+            TEP_A,
+            WEB_VNI,
+            &datagram(WEB_2, WEB_1.1, WEB_1.0, b"still here"),
+        ));
+        ends.web_1.expect("the packet", |frame| frame.ends_with(b"still here").then_some(()));
     });
 }
