@@ -42,6 +42,8 @@ pub struct Span {
     pub seconds: u16,
     /// Seconds before them, in which connections come to their rate.
     pub omitted: u16,
+    /// Bytes that a stream may have on its way at most; none: what the system lets it have.
+    pub window: Option<u32>,
 }
 
 /// What iperf3 found of a stream.
@@ -99,6 +101,7 @@ fn connect(lab: &Lab, stream: &Stream<'_>, port: u16, span: Span) -> Result<Chil
     let mut client = lab.command(stream.from, "iperf3");
     client.args(["--json", "--connect-timeout", CONNECT_TIMEOUT_MS, "--port", &port.to_string()]);
     client.args(["--time", &span.seconds.to_string(), "--omit", &span.omitted.to_string()]);
+    client.args(span.window.iter().flat_map(|bytes| ["--window".to_owned(), bytes.to_string()]));
     client.args(stream.reverse.then_some("--reverse")).args(["--client", &address]);
     client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     client.spawn().doing(|| format!("starting iperf3 in {}", stream.from))

@@ -86,6 +86,9 @@ struct TepGroupArguments {
 const SECONDS: [u16; 3] = [4, 10, 100];
 /// Seconds before each that do not count.
 const OMITTED_S: u16 = 2;
+/// Bytes that each stream has on its way at most: the four of them, with what the system adds for its own use, fit into the queue of one limited
+/// uplink (50 ms and the bucket, 376 kB), so that each case fills its uplinks and none loses what it has to send again.
+const WINDOW: u32 = 64 * 1024;
 /// Real-time priority of the nodes, which sleep when there is nothing to do.
 const PRIORITY: u8 = 10;
 
@@ -115,7 +118,7 @@ fn run(session: &mut Session<'_>, report: &mut Report) -> Result<()> {
     let own = TepGroupArguments::from_arg_matches(&session.arguments.matches)
         .map_err(|error| BenchError::Arguments(error.to_string()))?;
     let realtime = session.bench.measuring.realtime.is_on().then_some(PRIORITY);
-    let span = Span { seconds: seconds(session.arguments), omitted: OMITTED_S };
+    let span = Span { seconds: seconds(session.arguments), omitted: OMITTED_S, window: Some(WINDOW) };
     let settings = Settings {
         port_kind: own.port_kind,
         sluiced: session.bench.setting.sluiced.clone(),
@@ -165,8 +168,9 @@ fn describe(
         trial_s: Some(span.seconds.into()),
         trials: u32::try_from(session.bench.repeat).ok(),
         description: Some(format!(
-            "TCP by iperf3, {way} at once; the first {} s of each do not count; Geneve between TEPs over IPv4",
-            span.omitted
+            "TCP by iperf3, {way} at once; the first {} s of each do not count; at most {} KiB of each on the way, so that queues do not overflow; Geneve between TEPs over IPv4",
+            span.omitted,
+            WINDOW / 1024
         )),
         ..report::Traffic::default()
     };

@@ -24,6 +24,6 @@ pub(super) fn check(stage: &Stage<'_>, report: &mut Report, progress: &mut impl 
 }
 
 fn measure(stage: &Stage<'_>, stream: Stream<'_>) -> Result<Measured> {
-    let span = Span { seconds: stage.settings.seconds, omitted: 0 };
+    let span = Span { seconds: stage.settings.seconds, omitted: 0, window: None };
     Ok(iperf::measure(stage.lab, &[stream], span)?[0])
 }

@@ -107,6 +107,8 @@ pub(super) struct Run {
     pub(super) streams: Vec<Measured>,
     /// Bytes that each of the edge's uplinks carried in the direction of the streams.
     pub(super) uplinks: [u64; 2],
+    /// Bits a second that both carried together while all streams ran.
+    pub(super) carried: f64,
 }
 
 /// The topology.
@@ -167,12 +169,19 @@ impl Network {
         self.wait_until_ready()?;
         let reverse = self.settings.reverse;
         let streams = WORKLOADS.map(|from| Stream { from, to: TARGET, reverse });
-        let before = self.carried()?;
-        let streams = iperf::measure(&self.lab, &streams, self.settings.span);
+        let edge = Edge { socket: self.lab.socket(EDGE), reverse };
+        let before = edge.carried()?;
+        let span = self.settings.span;
+        let (streams, carried) = std::thread::scope(|scope| {
+            let middle = scope.spawn(|| edge.rate_in_the_middle(span));
+            let streams = iperf::measure(&self.lab, &streams, span);
+            (streams, middle.join())
+        });
         self.settings.interrupt.check()?;
-        let (streams, after) = (streams?, self.carried()?);
+        let (streams, after) = (streams?, edge.carried()?);
+        let carried = carried.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let uplinks = [0, 1].map(|uplink| after[uplink] - before[uplink]);
-        Ok(Run { streams, uplinks })
+        Ok(Run { streams, uplinks, carried })
     }
 
     fn apply(&self, placing: Placing) -> Result<()> {
@@ -209,14 +218,36 @@ impl Network {
         }
         Ok(())
     }
+}
 
-    /// Bytes that the edge's uplinks have carried in the direction of the streams.
+/// Seconds at either end of the streams that do not count for what they carry together: each begins and ends at a moment of its own.
+const RAGGED_S: u16 = 1;
+
+/// The edge, whose uplinks are limited.
+struct Edge {
+    socket: PathBuf,
+    reverse: bool,
+}
+
+impl Edge {
+    /// Bits a second that both uplinks carry while all streams of a span run.
+    fn rate_in_the_middle(&self, span: Span) -> Result<f64> {
+        let seconds = |seconds: u16| Duration::from_secs(seconds.into());
+        std::thread::sleep(seconds(span.omitted + RAGGED_S));
+        let (before, begun) = (self.carried()?, Instant::now());
+        std::thread::sleep(seconds(span.seconds.saturating_sub(2 * RAGGED_S).max(1)));
+        let (after, elapsed) = (self.carried()?, begun.elapsed());
+        let bytes = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+        Ok(bytes as f64 * 8.0 / elapsed.as_secs_f64())
+    }
+
+    /// Bytes that each uplink has carried in the direction of the streams.
     fn carried(&self) -> Result<[u64; 2]> {
-        let mut client = Client::connect(&self.lab.socket(EDGE))?;
+        let mut client = Client::connect(&self.socket)?;
         let mut bytes = [0; 2];
         for (bytes, port) in bytes.iter_mut().zip(UPLINKS) {
             match client.ask(&Request::GetPhysicalPortStats { name: port.into() })? {
-                Answer::PhysicalPortStats(counted) if self.settings.reverse => *bytes = counted.tx_bytes,
+                Answer::PhysicalPortStats(counted) if self.reverse => *bytes = counted.tx_bytes,
                 Answer::PhysicalPortStats(counted) => *bytes = counted.rx_bytes,
                 _ => return Err(BenchError::Document(format!("{EDGE} does not say what {port} carries"))),
             }

@@ -29,7 +29,7 @@ impl Results {
 
     /// In proportion to one TEP in the same round.
     fn factors(&self, placing: usize) -> Vec<f64> {
-        self.rounds.iter().map(|round| total(&round[placing]) / total(&round[0])).collect()
+        self.rounds.iter().map(|round| round[placing].carried / round[0].carried).collect()
     }
 
     /// Sections, the result in a sentence, and what was missed.
@@ -128,8 +128,8 @@ impl Results {
         }
         Section::new("factors", "In proportion to one TEP")
             .text(
-                "The sum of the four streams in proportion to that without a group in the same round: the median and the least of the rounds. Of \
-                 what both uplinks of the edge carried in the direction of the streams, with all headers and from the first packet to the last, each \
+                "What both uplinks of the edge carried while all four streams ran, in proportion to that without a group in the same round: the median and \
+                 the least of the rounds. (iperf3 counts each stream in an interval of its own, so that their sum can exceed what a link carries.) Of what both uplinks of the edge carried in the direction of the streams, with all headers and from the first packet to the last, each \
                  had its share.",
             )
             .table(table)
@@ -148,7 +148,7 @@ impl Results {
             Column::measured("share-load-aware", "uplink 1 load-aware", "%").digits(1),
         ]);
         for (at, round) in self.rounds.iter().enumerate() {
-            let rate = |placing: usize| total(&round[placing]) / 1e6;
+            let rate = |placing: usize| round[placing].carried / 1e6;
             table.push(
                 Row::new()
                     .label("run", at + 1)
@@ -161,7 +161,9 @@ impl Results {
                     .value("share-load-aware", share(&round[2], 0)),
             );
         }
-        Section::new("runs", "Every run").table(table)
+        Section::new("runs", "Every run")
+            .text("What both uplinks of the edge carried while all streams ran, with all headers.")
+            .table(table)
     }
 }
 
@@ -188,7 +190,7 @@ mod tests {
 
     fn run(rate: f64, uplinks: [u64; 2]) -> Run {
         let stream = Measured { rate: rate / 4.0, retransmissions: Some(3) };
-        Run { streams: vec![stream; 4], uplinks }
+        Run { streams: vec![stream; 4], uplinks, carried: rate }
     }
 
     fn results(load_aware: [f64; 3]) -> Report {
