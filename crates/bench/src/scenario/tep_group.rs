@@ -191,8 +191,8 @@ fn describe(
 fn tell_scheduler(report: &mut Report, realtime: Option<u8>) {
     if realtime.is_some() {
         report.note(
-            "Nodes run under the real-time scheduler. iperf3 does not: it polls while a queue is full, and would keep the nodes from their cores. On a busy machine it is held up, and \
-             what waits for it counts in another interval than that in which it came.",
+            "Nodes run under the real-time scheduler. iperf3 does not: it polls while a queue is full, and would keep the nodes from their cores. On a busy machine it is held up, \
+             and an uplink is idle meanwhile.",
         );
     } else {
         report.warn(
