@@ -17,8 +17,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use arrayvec::ArrayVec;
 use sluice_datapath::link_hash::link_hash;
-use sluice_intent::plan::{LoadBalancing, LogicalPort, Plan, PortIndex, Tier};
+use sluice_intent::plan::{LoadBalancing, LogicalPort, MAX_PORTS, Plan, PortIndex, Tier};
 use sluice_wire::EtherType;
 use sluice_wire::slow_protocols::MULTICAST;
 
@@ -233,8 +234,14 @@ impl Buckets {
     fn deal(&mut self, active: u32) {
         self.dealt = active;
         let is_active = |position: &usize| active & (1 << *position) != 0;
-        let able: Vec<u8> =
-            (0..self.members.len()).filter(is_active).map(|position| self.members[position]).collect();
+        // On the stack: a worker never allocates.
+        let able: ArrayVec<u8, MAX_PORTS> = self
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| is_active(position))
+            .map(|(_, port)| *port)
+            .collect();
         for (bucket, port) in self.ports.iter_mut().enumerate() {
             let (own, round) = (bucket % self.members.len(), bucket / self.members.len());
             let taken =
