@@ -3,87 +3,20 @@
 //! `dpdk-testpmd` has the far ends of the node's links. The driver sends its LACPDUs when its device is asked to send something, so testpmd
 //! is told ten times a second to send one packet. Without the program, or without tshark, the test says so and ends.
 
-use std::io::{Read, Write};
+#[path = "../../../../protocols/tests/support/testpmd_bonding.rs"]
+mod testpmd_bonding;
+
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use sluice_control::{Answer, CaptureDirection, Client, Request};
 
 use super::{first, lag, wait_for_active};
 use crate::support::network::{in_network, ip};
 use crate::support::node::Node;
-use crate::support::wait_for;
+use testpmd_bonding::Bonding;
 
 const PORTS: [&str; 3] = ["web-1", "fp-eth0", "fp-eth1"];
-
-/// A running testpmd with a bonding device over the far ends of both links.
-struct Bonding {
-    child: Child,
-    end: Arc<AtomicBool>,
-    feeder: Option<JoinHandle<ChildStdin>>,
-    output: Option<JoinHandle<String>>,
-}
-
-impl Bonding {
-    fn start() -> Self {
-        let mut command = Command::new("dpdk-testpmd");
-        command.args([
-            "--lcores=0@0,1@0",
-            "--no-huge",
-            "--no-shconf",
-            "--iova-mode=va",
-            "--no-pci",
-            "-m",
-            "128",
-        ]);
-        command
-            .args(["--vdev=net_af_packet0,iface=fp-eth0-peer", "--vdev=net_af_packet1,iface=fp-eth1-peer"]);
-        command.arg("--vdev=net_bonding0,mode=4,slave=net_af_packet0,slave=net_af_packet1");
-        // The bonding device is port 2, behind the two that it is made of.
-        command.args(["--", "-i", "--portmask=0x4", "--forward-mode=rxonly", "--burst=1", "--no-flush-rx"]);
-        command.args(["--total-num-mbufs=4096", "--txd=256", "--rxd=256"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let end = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&end);
-        let feeder = std::thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) && stdin.write_all(b"start tx_first 1\nstop\n").is_ok() {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            stdin
-        });
-        let output = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stdout.read_to_string(&mut text);
-            text
-        });
-        Self { child, end, feeder: Some(feeder), output: Some(output) }
-    }
-
-    /// Ends the program with these last commands. Returns what it said.
-    fn finish(mut self, commands: &str) -> String {
-        self.end.store(true, Ordering::Relaxed);
-        let mut stdin = self.feeder.take().unwrap().join().unwrap();
-        let _ = stdin.write_all(commands.as_bytes());
-        let _ = stdin.write_all(b"quit\n");
-        drop(stdin);
-        wait_for("testpmd to end", || self.child.try_wait().unwrap());
-        self.output.take().unwrap().join().unwrap()
-    }
-}
-
-impl Drop for Bonding {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Fields of the LACPDUs in a capture, a line for each.
 fn dissected(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
@@ -124,7 +57,7 @@ fn a_node_aggregates_with_dpdk_bonding_and_tshark_reads_along() {
             };
             Client::connect(&socket).unwrap().ask(&request).unwrap()
         });
-        let bonding = Bonding::start();
+        let bonding = Bonding::over(["fp-eth0-peer", "fp-eth1-peer"]);
         wait_for_active(&node, &["fp-eth0", "fp-eth1"]);
         let lag = lag(&node);
         let partner = lag.partner.clone().unwrap();
