@@ -62,14 +62,21 @@ workloads:
     )
 }
 
-/// Starts both nodes and waits until each has resolved both TEPs of the other.
-fn nodes() -> [Node; 2] {
-    let nodes = [
-        Node::start(&document("node-1", "web-1", "web-2", ["fp-eth0", "fp-eth1"], 10, 20)),
-        Node::start(&document("node-2", "web-2", "web-1", ["fp-eth0-peer", "fp-eth1-peer"], 20, 10)),
-    ];
+/// Starts both nodes with a changed document, and waits until each has resolved both TEPs of the other.
+fn nodes(change: impl Fn(String) -> String) -> [Node; 2] {
+    let first = document("node-1", "web-1", "web-2", ["fp-eth0", "fp-eth1"], 10, 20);
+    let second = document("node-2", "web-2", "web-1", ["fp-eth0-peer", "fp-eth1-peer"], 20, 10);
+    let nodes = [first, second].map(|document| Node::start(&change(document)));
     nodes.iter().for_each(wait_for_neighbors);
     nodes
+}
+
+/// The document with IPv6 addresses of its TEPs.
+fn over_ipv6(document: String) -> String {
+    document
+        .replace("172.16.1.", "fd00:1::")
+        .replace("172.16.2.", "fd00:2::")
+        .replace("/24, uplink", "/64, uplink")
 }
 
 pub(crate) fn wait_for_neighbors(node: &Node) {
@@ -122,41 +129,55 @@ pub(crate) fn probe(web_1: &Link, web_2: &Link, duration: Duration, event: impl 
 #[test]
 fn a_cut_link_costs_its_flows_a_few_packets_and_the_others_none() {
     let name = "tep_groups::a_cut_link_costs_its_flows_a_few_packets_and_the_others_none";
+    in_network(name, &PORTS, || cut_a_link(&nodes(|document| document)));
+}
+
+#[test]
+fn a_cut_link_costs_flows_between_ipv6_teps_no_more() {
+    let name = "tep_groups::a_cut_link_costs_flows_between_ipv6_teps_no_more";
     in_network(name, &PORTS, || {
-        let [web_1, web_2] = ["web-1", "web-2"].map(Link::open);
-        let [node, _other] = nodes();
-        let switches = answer!(node, &Request::GetLogicalSwitches, LogicalSwitches);
-        assert_eq!(switches[0].tep_group, Some(293_888));
-
-        let before = sent(&node);
-        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
-        let after = sent(&node);
-        for (before, after) in before.iter().zip(after) {
-            assert!(after - before > 50, "both TEPs carry flows");
-        }
-        // Each tunnel tells what it carried itself.
-        wait_for("300 packets in two tunnels", || {
-            let tunnels: Vec<TunnelPort> = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
-            let carried: Vec<u64> = tunnels.iter().map(|tunnel| tunnel.tx_packets).collect();
-            (carried.len() == 2 && carried.iter().sum::<u64>() == 300 && !carried.contains(&0)).then_some(())
-        });
-        let lost = probe(&web_1, &web_2, Duration::from_secs(1), || ip("link set fp-eth0-peer down"));
-        println!("a link was cut under 1,000 packets a second: {} lost", lost.len());
-        // A glance at the links is 4 ms away at most; the rest is for a busy machine.
-        assert!(lost.len() < 100, "{lost:?}");
-        let before = sent(&node);
-        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(200), || {}), NONE);
-        assert_eq!(sent(&node)[0], before[0], "nothing goes by the cut link");
-
-        ip("link set fp-eth0-peer up");
-        node.wait_for_link("fp-eth0", "up");
-        wait_for_neighbors(&node);
-        let before = sent(&node);
-        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
-        let after = sent(&node);
-        assert!(
-            after[0] - before[0] > 50 && after[1] - before[1] > 50,
-            "flows are back: {before:?} {after:?}"
-        );
+        let nodes = nodes(over_ipv6);
+        let link = Link::on("fp-eth1-peer");
+        cut_a_link(&nodes);
+        // What passed the link that was not cut was Geneve over IPv6, and nothing of it over IPv4.
+        let seen: Vec<u16> = std::iter::from_fn(|| link.waiting())
+            .map(|frame| u16::from_be_bytes([frame[12], frame[13]]))
+            .collect();
+        assert!(seen.contains(&0x86dd) && !seen.contains(&0x0800), "{seen:x?}");
     });
+}
+
+/// Flows spread; those of a link that is cut move, and come back.
+fn cut_a_link([node, _other]: &[Node; 2]) {
+    let [web_1, web_2] = ["web-1", "web-2"].map(Link::open);
+    let switches = answer!(node, &Request::GetLogicalSwitches, LogicalSwitches);
+    assert_eq!(switches[0].tep_group, Some(293_888));
+
+    let before = sent(node);
+    assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+    let after = sent(node);
+    for (before, after) in before.iter().zip(after) {
+        assert!(after - before > 50, "both TEPs carry flows");
+    }
+    // Each tunnel tells what it carried itself.
+    wait_for("300 packets in two tunnels", || {
+        let tunnels: Vec<TunnelPort> = answer!(node, &Request::GetTunnelPorts, TunnelPorts);
+        let carried: Vec<u64> = tunnels.iter().map(|tunnel| tunnel.tx_packets).collect();
+        (carried.len() == 2 && carried.iter().sum::<u64>() == 300 && !carried.contains(&0)).then_some(())
+    });
+    let lost = probe(&web_1, &web_2, Duration::from_secs(1), || ip("link set fp-eth0-peer down"));
+    println!("a link was cut under 1,000 packets a second: {} lost", lost.len());
+    // A glance at the links is 4 ms away at most; the rest is for a busy machine.
+    assert!(lost.len() < 100, "{lost:?}");
+    let before = sent(node);
+    assert_eq!(probe(&web_1, &web_2, Duration::from_millis(200), || {}), NONE);
+    assert_eq!(sent(node)[0], before[0], "nothing goes by the cut link");
+
+    ip("link set fp-eth0-peer up");
+    node.wait_for_link("fp-eth0", "up");
+    wait_for_neighbors(node);
+    let before = sent(node);
+    assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+    let after = sent(node);
+    assert!(after[0] - before[0] > 50 && after[1] - before[1] > 50, "flows are back: {before:?} {after:?}");
 }

@@ -1,4 +1,4 @@
-//! Failover teams: a TEP that moves between two uplinks of a switch, and an interface that a named teaming pins.
+//! Failover teams: a TEP that moves between two uplinks of a switch or from a LAG to a single link, and an interface that a named teaming pins.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sluice_control::{HostSwitch, Request};
 use sluice_wire::MacAddr;
 use sluice_wire::arp::{Arp, ArpOperation};
 
-use super::{alarms, wait_for_alarm, wait_for_no_alarm};
+use super::{alarms, lag, wait_for_active, wait_for_alarm, wait_for_no_alarm};
 use crate::support::link::{Link, arp, arp_frame};
 use crate::support::network::{in_network, ip};
 use crate::support::node::{Node, answer};
@@ -127,6 +127,63 @@ fn an_uplink_that_flaps_is_not_used_until_it_is_quiet() {
         assert_eq!(host_switch(&node).teps[0].uplink, "uplink-2");
         wait_for_uplink(&node, "uplink-1");
         wait_for_no_alarm(&node);
+    });
+}
+
+/// One of two nodes whose TEP is on a LAG of the first two links, with the third in reserve.
+fn lag_and_link(name: &str, workload: &str, interfaces: [&str; 3], own: u8, other: u8) -> String {
+    super::document(name, workload, &interfaces, own, other)
+        .replace("ports: [fp-eth0, fp-eth1, fp-eth2]", "ports: [fp-eth0, fp-eth1]")
+        .replace("teps:\n", &format!("  - {{name: uplink-2, port: fp-eth2}}\nuplink-profile:\n  teaming: {{policy: {TEAMING}}}\nteps:\n"))
+        .replace(", uplink: uplink-1, vlan: 120", "")
+}
+
+#[test]
+fn a_tep_leaves_a_lag_only_when_all_its_links_are_down() {
+    let name = "lags::teams::a_tep_leaves_a_lag_only_when_all_its_links_are_down";
+    in_network(name, &super::PORTS, || {
+        let [web_1, web_2] = ["web-1", "web-2"].map(Link::open);
+        let far = ["fp-eth0-peer", "fp-eth1-peer", "fp-eth2-peer"];
+        let nodes = [
+            Node::start(&lag_and_link("node-1", "web-1", ["fp-eth0", "fp-eth1", "fp-eth2"], 10, 20)),
+            Node::start(&lag_and_link("node-2", "web-2", far, 20, 10)),
+        ];
+        let [node, _] = &nodes;
+        let wait_for_lag = || {
+            for node in &nodes {
+                wait_for_active(node, &["fp-eth0", "fp-eth1"]);
+                wait_for_uplink(node, "uplink-1");
+                node.wait_for_tunnels(|| {});
+            }
+        };
+        wait_for_lag();
+        let packets = |port: &str| node.port_statistics(port).tx_packets;
+        let reserve = packets("fp-eth2");
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+        assert_eq!(packets("fp-eth2"), reserve, "the link in reserve is silent");
+
+        ip("link set fp-eth0-peer down");
+        nodes.iter().for_each(|node| wait_for_active(node, &["fp-eth1"]));
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+        assert_eq!((host_switch(node).teps[0].uplink.as_str(), alarms(node)), ("uplink-1", vec![]));
+        assert_eq!(packets("fp-eth2"), reserve, "half a LAG is still better than the link in reserve");
+
+        let lost = probe(&web_1, &web_2, Duration::from_secs(2), || ip("link set fp-eth1-peer down"));
+        println!("the last link of a LAG was cut under 1,000 packets a second: {} lost", lost.len());
+        assert!(lost.iter().all(|number| *number < 1_500), "the flows go on by the other uplink: {lost:?}");
+        nodes.iter().for_each(|node| wait_for_uplink(node, "uplink-2"));
+        wait_for_alarm(node, "lag-down", "lag-1", "0 of its 2 links carry traffic");
+        assert!(alarms(node).iter().all(|alarm| alarm.kind != "tep-faulty"), "the TEP has an uplink");
+        let silent = lag(node).links.iter().map(|link| packets(&link.port)).sum::<u64>();
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+        assert_eq!(lag(node).links.iter().map(|link| packets(&link.port)).sum::<u64>(), silent);
+
+        ["fp-eth0-peer", "fp-eth1-peer"].into_iter().for_each(|link| ip(&format!("link set {link} up")));
+        wait_for_lag();
+        wait_for_no_alarm(node);
+        let reserve = packets("fp-eth2");
+        assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+        assert_eq!(packets("fp-eth2"), reserve);
     });
 }
 
