@@ -88,7 +88,14 @@ impl Lags {
         let gone: Vec<String> = self.running.keys().filter(gone).cloned().collect();
         for name in gone {
             alarms.clear(AlarmKind::LagDown, &name, "the node no longer has the LAG");
-            for link in self.running.remove(&name).into_iter().flat_map(|running| running.ports) {
+            let Some(mut running) = self.running.remove(&name) else { continue };
+            running.lag.leave();
+            while let Some(action) = running.lag.next_action() {
+                if let Action::Send { port, frame } = action {
+                    self.outgoing.extend(port_of(&self.numbers, plan, port).map(|port| (port, frame)));
+                }
+            }
+            for link in running.ports {
                 link.clear_alarms(alarms, "the port is no longer in the LAG");
             }
         }
@@ -96,7 +103,17 @@ impl Lags {
             if let Err(error) = self.configure_lag(plan, planned, dataplane, alarms, now) {
                 tracing::error!(lag = planned.name, "{error}");
             }
-            self.take_actions(position, planned, &dataplane.active, alarms);
+            self.take_actions(plan, position, &dataplane.active, alarms);
+        }
+    }
+
+    /// Says at the other ends of all links that this one gives its LAGs up. See [`Lag::leave`].
+    pub(super) fn leave(&mut self, plan: &Plan, active: &ActiveMembers, alarms: &mut Alarms) {
+        for (position, planned) in plan.lags.iter().enumerate() {
+            if let Some(running) = self.running.get_mut(&planned.name) {
+                running.lag.leave();
+                self.take_actions(plan, position, active, alarms);
+            }
         }
     }
 
@@ -193,12 +210,11 @@ impl Lags {
         what: impl FnOnce(&mut Lag, &mut Link),
     ) {
         let Some(position) = plan.lag_of(port) else { return };
-        let planned = &plan.lags[position];
-        let Some(running) = self.running.get_mut(&planned.name) else { return };
+        let Some(running) = self.running.get_mut(&plan.lags[position].name) else { return };
         if let Some(link) = running.ports.iter_mut().find(|link| link.port == port) {
             what(&mut running.lag, link);
         }
-        self.take_actions(position, planned, active, alarms);
+        self.take_actions(plan, position, active, alarms);
     }
 
     /// Lets the timers act.
@@ -213,7 +229,7 @@ impl Lags {
             let Some(running) = self.running.get_mut(&planned.name) else { continue };
             if running.lag.next_event().is_some_and(|due| due <= now) {
                 running.lag.advance(now);
-                self.take_actions(position, planned, active, alarms);
+                self.take_actions(plan, position, active, alarms);
             }
         }
     }
@@ -228,21 +244,15 @@ impl Lags {
         }
     }
 
-    fn take_actions(
-        &mut self,
-        position: usize,
-        planned: &plan::Lag,
-        active: &ActiveMembers,
-        alarms: &mut Alarms,
-    ) {
+    fn take_actions(&mut self, plan: &Plan, position: usize, active: &ActiveMembers, alarms: &mut Alarms) {
+        let planned = &plan.lags[position];
         let Some(running) = self.running.get_mut(&planned.name) else { return };
         // First of all: what a link no longer carries goes elsewhere at once.
         active.set(position, running.active_members());
         while let Some(action) = running.lag.next_action() {
             match action {
                 Action::Send { port, frame } => {
-                    let link = running.ports.iter().find(|link| link.number == port);
-                    self.outgoing.extend(link.map(|link| (link.port, frame)));
+                    self.outgoing.extend(port_of(&self.numbers, plan, port).map(|port| (port, frame)));
                 }
                 Action::PortChanged { port, active } => {
                     if let Some(link) = running.ports.iter().find(|link| link.number == port) {
@@ -348,6 +358,13 @@ impl Link {
             alarms.clear(kind, &self.name, sentence);
         }
     }
+}
+
+/// The port of a plan that has this number; none: the plan does not have it any more. It need not be in a LAG.
+fn port_of(numbers: &BTreeMap<String, u16>, plan: &Plan, number: u16) -> Option<PortIndex> {
+    let (name, _) = numbers.iter().find(|(_, known)| **known == number)?;
+    let position = plan.ports.iter().position(|port| port.name == *name)?;
+    Some(PortIndex(position as u16))
 }
 
 /// Why a link is left out, and what to do.

@@ -353,8 +353,14 @@ impl Node {
         Ok(snapshot)
     }
 
-    /// Stops the workers and closes the ports. The core of a worker that is held up and did not end.
+    /// Takes leave of the other ends of LAGs and BFD sessions, stops the workers and closes the ports. The core of a worker that is held up and did
+    /// not end.
     pub(super) fn stop(&mut self) -> Option<u16> {
+        if let Some(dataplane) = &mut self.dataplane {
+            self.lags.leave(&self.plan, &dataplane.active, &mut self.teps.alarms);
+            self.lags.send(dataplane);
+            self.teps.leave(self.neighbors.table(), dataplane);
+        }
         self.take_apart().1
     }
 

@@ -283,6 +283,23 @@ impl Teps {
         self.send(neighbors, dataplane);
     }
 
+    /// Tells the other ends of all sessions that this one ends (AdminDown, RFC 5880 section 6.8.16), once: they use other paths at once then, where
+    /// they would find out after a detection time.
+    pub(super) fn leave(&mut self, neighbors: &NeighborTable, dataplane: &mut Dataplane) {
+        let now = timestamp(dataplane.clock);
+        for path in self.watched.keys() {
+            if let Err(error) = self.sessions.remove(path, now) {
+                tracing::debug!(remote = %path.remote, "{error}");
+            }
+        }
+        while let Some(action) = self.sessions.next_action() {
+            if let bfd::Action::Send { path, source_port, payload } = action {
+                self.outgoing.push(Outgoing { path, source_port, payload });
+            }
+        }
+        self.send(neighbors, dataplane);
+    }
+
     fn send(&mut self, neighbors: &NeighborTable, dataplane: &mut Dataplane) {
         for Outgoing { path, source_port, payload } in self.outgoing.drain(..) {
             let watched = self.watched.get(&path).map(|watched| watched.route);

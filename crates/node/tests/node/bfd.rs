@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use sluice_control::{Alarm, Answer, BfdSession, CaptureDirection, Request, TnTepGroup};
 use sluice_wire::arp::Arp;
 use sluice_wire::bfd::{Bfd, BfdDiagnostic, BfdState};
@@ -178,6 +179,24 @@ fn a_path_that_is_open_in_one_direction_only_is_left() {
         wait_for("the alarms to end", || nodes.iter().all(|node| kinds(node).is_empty()).then_some(()));
         wait_for_flows(node, (&web_1, &web_2));
         assert!(node.log().contains("TEP 172.16.1.20 is reached from 172.16.1.10 again"));
+    });
+}
+
+#[test]
+fn a_node_that_is_ended_says_so() {
+    in_network("bfd::a_node_that_is_ended_says_so", &PORTS, || {
+        let _middles = middles();
+        // Silence alone would be noticed after 160 seconds, longer than anything here is waited for.
+        let slow = "bfd: {interval-ms: 10000, multiplier: 16}\n";
+        let (node, mut other) = (Node::start(&first(slow)), Node::start(&second(slow)));
+        [&node, &other].into_iter().for_each(|node| wait_for_sessions(node, "Up"));
+        assert!(other.terminate(Signal::SIGTERM).success());
+        wait_for_sessions(&node, "Down");
+        assert!(
+            sessions(&node).iter().all(|session| session.diagnostic == "neighbor signaled session down"),
+            "{:?}",
+            sessions(&node)
+        );
     });
 }
 

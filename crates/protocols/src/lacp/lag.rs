@@ -68,7 +68,7 @@ impl Lag {
     }
 
     /// Takes another configuration. Ports that stay go on, unless they are others for the other end: with another
-    /// system, key or priority they are aggregated anew.
+    /// system, key or priority they are aggregated anew. Ports that go say so, as in [`Lag::leave`].
     ///
     /// # Errors
     ///
@@ -79,6 +79,14 @@ impl Lag {
         self.set_ports();
         self.settle(now);
         Ok(())
+    }
+
+    /// Tells the other end, on every link that is up, that it is out of sync here: it sends nothing more by the link then, where it would go on for
+    /// up to 90 seconds, LACP's long timeout. For a LAG that is given up, of which nothing is wanted afterwards but its actions.
+    pub fn leave(&mut self) {
+        for port in &self.ports {
+            say_farewell(port, &mut self.actions);
+        }
     }
 
     /// The link of a port is up with a speed in megabits a second, or down. Links are down until this says otherwise.
@@ -167,6 +175,7 @@ impl Lag {
             self.ports.push(port);
         }
         for mut port in old {
+            say_farewell(&port, &mut self.actions);
             tell(&mut port, Told::default(), &mut self.actions);
         }
     }
@@ -273,6 +282,12 @@ fn accept_marker(port: &mut Port, packet: &MarkerPacket, now: Timestamp) -> Resu
 /// The frame of an LACPDU; layers of fixed length are never refused.
 fn lacp_frame(config: &PortConfig, pdu: Lacp) -> Option<Vec<u8>> {
     FrameBuilder::new().ethernet(config.mac, MULTICAST).lacp(pdu).build().ok()
+}
+
+/// Sends what a port says at last.
+fn say_farewell(port: &Port, actions: &mut VecDeque<Action>) {
+    let frame = port.farewell().and_then(|pdu| lacp_frame(&port.config, pdu));
+    actions.extend(frame.map(|frame| Action::Send { port: port.config.port, frame }));
 }
 
 /// Tells what is another than was told.

@@ -353,6 +353,15 @@ impl Port {
         Some(Lacp { actor: self.actor, partner: self.partner, collector_max_delay: 0 })
     }
 
+    /// The LACPDU of a port that is given up: out of sync, as one that the Mux machine has detached. None while the link is down.
+    pub(super) fn farewell(&self) -> Option<Lacp> {
+        let mut actor = self.actor;
+        for bits in [LacpState::SYNCHRONIZATION, LacpState::COLLECTING, LacpState::DISTRIBUTING] {
+            actor.state = actor.state.with(bits, false);
+        }
+        self.is_enabled().then_some(Lacp { actor, partner: self.partner, collector_max_delay: 0 })
+    }
+
     /// From when on the rate limit lets an LACPDU pass.
     fn permitted(&self) -> Option<Timestamp> {
         // A nanosecond more: the limit holds for intervals that include both of their ends.

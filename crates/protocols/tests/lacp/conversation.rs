@@ -56,6 +56,19 @@ fn a_partner_that_takes_this_end_for_another_is_not_in_sync() {
 }
 
 #[test]
+fn links_that_are_given_up_say_so() {
+    let mut conversation = Conversation::up(config(3));
+    conversation.link(1, None);
+    conversation.actions();
+    // The last port leaves the LAG: out of sync, where the others stay as they are.
+    conversation.lag.configure(config(2), conversation.now).unwrap();
+    assert_eq!(conversation.actions(), ["2 sends AG to AGS", "2 inactive"]);
+    // Nothing is said on the link that is down.
+    conversation.lag.leave();
+    assert_eq!(conversation.actions(), ["0 sends AG to AGS"]);
+}
+
+#[test]
 fn a_link_that_goes_down_is_inactive_in_the_same_call() {
     let mut conversation = Conversation::up(config(2));
     conversation.link(1, None);

@@ -5,6 +5,7 @@ pub(crate) mod teams;
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use sluice_control::{Alarm, Lag, LagLink, Request};
 use sluice_wire::MacAddr;
 use sluice_wire::arp::Arp;
@@ -209,6 +210,37 @@ fn a_lag_outlives_new_documents_and_restarts() {
         [&node, &other].into_iter().for_each(|node| wait_for_active(node, &["fp-eth0", "fp-eth1"]));
         node.wait_for_tunnels(|| {});
         assert_eq!(probe(&web_1, &web_2, Duration::from_millis(300), || {}), NONE);
+    });
+}
+
+#[test]
+fn a_lag_that_is_given_up_says_so() {
+    in_network("lags::a_lag_that_is_given_up_says_so", &PORTS, || {
+        // With the long timeout the other end would go on for 90 seconds, longer than anything here is waited for.
+        let slow = |document: String| document.replace("timeout: fast", "timeout: slow");
+        let all = ["fp-eth0", "fp-eth1", "fp-eth2"];
+        let mut node = Node::start(&slow(first(3)));
+        let other = Node::start(&slow(second(
+            &all.map(|port| format!("{port}-peer")).each_ref().map(String::as_str),
+        )));
+        let agreed =
+            |ports: &[&str]| [&node, &other].into_iter().for_each(|node| wait_for_active(node, ports));
+        agreed(&all);
+
+        node.apply(&slow(first(3)).replace("ports: [fp-eth0, ", "ports: ["));
+        agreed(&all[1..]);
+        node.apply(&slow(first(3)));
+        agreed(&all);
+
+        let lag_line = "lags:\n  - {name: lag-1, ports: [fp-eth0, fp-eth1, fp-eth2], timeout: slow}\n";
+        node.apply(&slow(first(3)).replace(lag_line, "").replace("port: lag-1", "port: fp-eth0"));
+        wait_for_active(&other, &[]);
+        node.apply(&slow(first(3)));
+        agreed(&all);
+
+        assert!(node.terminate(Signal::SIGTERM).success());
+        wait_for_active(&other, &[]);
+        assert_eq!(link(&other, "fp-eth0").link, "up");
     });
 }
 
