@@ -16,8 +16,10 @@ use crate::program::{batch, run};
 use crate::topology::{Link, Node, Route, Topology, Vxlan};
 
 /// Set in every namespace before its interfaces exist: the kernel copies some of the machine's own values into a new namespace,
-/// and duplicate address detection would hold every IPv6 address back for a second.
-const DEFAULTS: [(&str, &str); 6] = [
+/// and duplicate address detection would hold every IPv6 address back for a second. TCP is that of RFC 5681, which every kernel
+/// has, so that what one machine measures another can: BBR, for one, lets a full link run empty now and then to see its delay.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("net.ipv4.tcp_congestion_control", "reno"),
     ("net.ipv4.ip_forward", "0"),
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),

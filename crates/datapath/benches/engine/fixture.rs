@@ -1,4 +1,5 @@
-//! The edge of the bare-metal document's test bed: one uplink, one downlink, 20 workloads behind one host's TEP.
+//! The edge of the bare-metal document's test bed: one uplink, one downlink, 20 workloads behind one host's TEP; or two downlinks and two
+//! TEPs at either end, in groups.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -31,15 +32,28 @@ pub(crate) enum Direction {
     DecapIpv6,
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) direction: Direction,
+    pub(crate) flows: usize,
+    pub(crate) cache: bool,
+    /// How flows are placed on the TEPs of groups; none: one TEP at either end.
+    pub(crate) placement: Option<Placement>,
+}
+
 const UPLINK: PortIndex = PortIndex(0);
 const DOWNLINK: PortIndex = PortIndex(1);
+const SECOND_DOWNLINK: PortIndex = PortIndex(2);
 const UPLINK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const DOWNLINK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const SECOND_DOWNLINK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
 const ROUTER_MAC: MacAddr = DEFAULT_ROUTER_MAC;
 const TESTER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 9, 1]);
 const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 9, 2]);
 const TEP: Ipv4Addr = Ipv4Addr::new(172, 16, 0, 1);
 const HOST_TEP: Ipv4Addr = Ipv4Addr::new(172, 16, 0, 2);
+const SECOND_HOST_TEP: Ipv4Addr = Ipv4Addr::new(172, 16, 0, 4);
 const VNI: u32 = 71680;
 const WORKLOADS: u16 = 20;
 
@@ -82,13 +96,45 @@ fn port(name: &str) -> Port {
     Port { name: name.into(), kind, mtu: 1700, mac: None, queues: 1 }
 }
 
-pub(crate) fn snapshot() -> Snapshot {
+fn tep(name: &str, address: &str, uplink: u16) -> Tep {
+    Tep {
+        name: name.into(),
+        address: address.parse().expect("prefix"),
+        gateway: None,
+        uplink: UplinkIndex(uplink),
+        vlan: None,
+        mtu: 1700,
+    }
+}
+
+pub(crate) fn snapshot(placement: Option<Placement>) -> Snapshot {
+    let mut plan = plan();
+    if let Some(placement) = placement {
+        group(&mut plan, placement);
+    }
+    let facts = [UPLINK_MAC, DOWNLINK_MAC, SECOND_DOWNLINK_MAC].map(|mac| PortFacts { mac });
+    Snapshot::compile(Arc::new(plan), &facts, 1, 0x5eed).expect("the fixture compiles")
+}
+
+/// Gives both ends a second TEP, and makes groups of them.
+fn group(plan: &mut Plan, placement: Placement) {
+    plan.teps.push(tep("tep-2", "172.16.0.3/24", 2));
+    plan.tep_group = Some(TepGroup { id: 1, placement, rebalance: false });
+    let teps = vec![HOST_TEP.into(), SECOND_HOST_TEP.into()];
+    plan.remote_tep_groups.push(RemoteTepGroup { name: "host-1".into(), teps });
+    for segment in &mut plan.segments {
+        segment.teps = vec![TepIndex(0), TepIndex(1)];
+        segment.teaming = Teaming::Group(placement);
+    }
+}
+
+fn plan() -> Plan {
     let hop = |address: &str| NextHop { address: address.parse().expect("address"), via: Via::Interface(0) };
     let route = |prefix: &str, next: &str| StaticRoute {
         prefix: prefix.parse().expect("prefix"),
         next_hops: vec![hop(next)],
     };
-    let plan = Plan {
+    Plan {
         name: "edge-1".into(),
         role: Role::Edge,
         dataplane: Dataplane {
@@ -100,19 +146,13 @@ pub(crate) fn snapshot() -> Snapshot {
             memory_mib: 256,
             huge_pages: HugePages::Auto,
         },
-        ports: vec![port("fp-eth0"), port("fp-eth1")],
+        ports: vec![port("fp-eth0"), port("fp-eth1"), port("fp-eth2")],
         uplinks: vec![
             Uplink { name: "uplink-1".into(), port: UPLINK },
             Uplink { name: "uplink-2".into(), port: DOWNLINK },
+            Uplink { name: "uplink-3".into(), port: SECOND_DOWNLINK },
         ],
-        teps: vec![Tep {
-            name: "tep-1".into(),
-            address: "172.16.0.1/24".parse().expect("prefix"),
-            gateway: None,
-            uplink: UplinkIndex(1),
-            vlan: None,
-            mtu: 1700,
-        }],
+        teps: vec![tep("tep-1", "172.16.0.1/24", 1)],
         lags: Vec::new(),
         teams: Vec::new(),
         uplink_profile: None,
@@ -163,9 +203,7 @@ pub(crate) fn snapshot() -> Snapshot {
             bfd_peers: Vec::new(),
         }],
         router_mac: ROUTER_MAC,
-    };
-    let facts = [PortFacts { mac: UPLINK_MAC }, PortFacts { mac: DOWNLINK_MAC }];
-    Snapshot::compile(Arc::new(plan), &facts, 1, 0x5eed).expect("the fixture compiles")
+    }
 }
 
 pub(crate) fn neighbors() -> NeighborTable {
@@ -176,7 +214,10 @@ pub(crate) fn neighbors() -> NeighborTable {
     };
     set(UPLINK, "192.0.2.1", TESTER_MAC);
     set(UPLINK, "2001:db8:2::1", TESTER_MAC);
-    set(DOWNLINK, "172.16.0.2", HOST_MAC);
+    for port in [DOWNLINK, SECOND_DOWNLINK] {
+        set(port, "172.16.0.2", HOST_MAC);
+        set(port, "172.16.0.4", HOST_MAC);
+    }
     table
 }
 

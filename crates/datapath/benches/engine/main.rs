@@ -1,7 +1,7 @@
 //! What the engine costs alone: cycles and allocations a packet, with the flow cache and without, for few flows and for many.
 //!
-//! `cargo bench -p sluice-datapath` prints two tables: each direction with the cache on and off, and a growing number of flows with what
-//! they need of memory. Packets are 60-byte frames (74 bytes with IPv6) in heap memory; I/O is not in the figures. What a table compares
+//! `cargo bench -p sluice-datapath` prints three tables: each direction with the cache on and off, what TEP groups cost, and a growing number of
+//! flows with what they need of memory. Packets are 60-byte frames (74 bytes with IPv6) in heap memory; I/O is not in the figures. What a table compares
 //! is measured in turns, round by round, and a ratio is the median of the rounds' ratios, so that whatever else the machine does strikes both
 //! sides. With `--profile` it prints instead where the cycles of each direction go, stage by stage.
 //! `cargo bench -p sluice-datapath --bench engine -- --help` tells the arguments.
@@ -17,7 +17,8 @@ use serde::Serialize;
 use sluice_datapath::buffer::BATCH;
 use sluice_datapath::profile::Unprofiled;
 
-use fixture::Direction;
+use fixture::{Direction, Wanted};
+use sluice_intent::plan::Placement;
 use stages::{Case, StageRow};
 use subject::{Round, Subject};
 
@@ -37,11 +38,14 @@ struct Row {
     direction: &'static str,
     flows: usize,
     flow_cache: bool,
+    /// How flows are placed on two TEPs at either end.
+    teps: &'static str,
     cycles_per_packet: f64,
     allocations_per_packet: f64,
     hit_rate: f64,
     memory_mib: f64,
-    /// With the cache on, against off: what the cache saves of the cycles. With many flows: the rate against that of the fewest.
+    /// With the cache on, against off: what the cache saves of the cycles. With TEP groups: the cycles against those without. With many flows: the
+    /// rate against that of the fewest.
     ratio: Option<f64>,
 }
 
@@ -73,18 +77,18 @@ impl Selection {
         (self.packets as usize).next_multiple_of(BATCH * ROUNDS) / ROUNDS
     }
 
-    fn wants(&self, direction: Direction, flows: usize, cache: bool) -> bool {
-        let name = format!("{}, cache {}, {flows} flows", direction.name(), if cache { "on" } else { "off" });
+    fn wants(&self, wanted: &Wanted) -> bool {
+        let (direction, flows) = (wanted.direction.name(), wanted.flows);
+        let cache = if wanted.cache { "on" } else { "off" };
+        let name = format!("{direction}, cache {cache}, {flows} flows, {}", teps(wanted.placement));
         self.words.iter().all(|word| name.contains(word.as_str()))
     }
 
     /// Measures subjects in turns. The ratio of each is that of the first one's cycles to its own, round by round.
-    fn compare(&self, wanted: &[(Direction, usize, bool)]) -> std::io::Result<Vec<Row>> {
-        let wanted = wanted.iter().filter(|(direction, flows, cache)| self.wants(*direction, *flows, *cache));
-        let subjects: std::io::Result<Vec<Subject>> = wanted
-            .map(|(direction, flows, cache)| Subject::new(*direction, *flows, *cache, Unprofiled))
-            .collect();
-        let mut subjects = subjects?;
+    fn compare(&self, wanted: &[Wanted]) -> std::io::Result<Vec<Row>> {
+        let wanted = wanted.iter().filter(|wanted| self.wants(wanted));
+        let subjects = wanted.map(|wanted| Subject::new(*wanted, Unprofiled));
+        let mut subjects = subjects.collect::<std::io::Result<Vec<Subject>>>()?;
         let mut rounds: Vec<Vec<Round>> = subjects.iter().map(|_| Vec::with_capacity(ROUNDS)).collect();
         for _ in 0..ROUNDS {
             for (subject, rounds) in subjects.iter_mut().zip(&mut rounds) {
@@ -97,9 +101,10 @@ impl Selection {
                 .zip(&rounds[0])
                 .map(|(own, first)| first.cycles_per_packet / own.cycles_per_packet);
             Row {
-                direction: subject.direction.name(),
-                flows: subject.flows,
-                flow_cache: subject.cache,
+                direction: subject.wanted.direction.name(),
+                flows: subject.wanted.flows,
+                flow_cache: subject.wanted.cache,
+                teps: teps(subject.wanted.placement),
                 cycles_per_packet: median(own.iter().map(|round| round.cycles_per_packet)),
                 allocations_per_packet: own
                     .iter()
@@ -114,6 +119,15 @@ impl Selection {
     }
 }
 
+/// What a table says of a placement.
+const fn teps(placement: Option<Placement>) -> &'static str {
+    match placement {
+        None => "one TEP",
+        Some(Placement::Hash) => "group, hash",
+        Some(Placement::LoadAware) => "group, load-aware",
+    }
+}
+
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -124,7 +138,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn cache_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
     let mut all = Vec::new();
     for direction in DIRECTIONS {
-        let mut rows = selection.compare(&[(direction, FLOWS, false), (direction, FLOWS, true)])?;
+        let case = |cache| Wanted { direction, flows: FLOWS, cache, placement: None };
+        let mut rows = selection.compare(&[case(false), case(true)])?;
         let compared = rows.len() == 2;
         for row in &mut rows {
             row.ratio = row.ratio.filter(|_| compared && row.flow_cache).map(|times| 1.0 - 1.0 / times);
@@ -136,14 +151,32 @@ fn cache_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
 
 /// Each direction with the cache off and on, stage by stage.
 fn stage_rows(selection: &Selection) -> std::io::Result<Vec<StageRow>> {
-    let all = DIRECTIONS.into_iter().flat_map(|direction| [false, true].map(|cache| (direction, cache)));
-    let wanted = all.filter(|(direction, cache)| selection.wants(*direction, FLOWS, *cache));
-    let cases = wanted.map(|(direction, cache)| Case::new(direction, FLOWS, cache));
+    let all = DIRECTIONS.into_iter().flat_map(|direction| {
+        [false, true].map(|cache| Wanted { direction, flows: FLOWS, cache, placement: None })
+    });
+    let cases = all.filter(|wanted| selection.wants(wanted)).map(Case::new);
     let mut cases = cases.collect::<std::io::Result<Vec<Case>>>()?;
     for _ in 0..ROUNDS {
         cases.iter_mut().for_each(|case| case.round(selection.round()));
     }
     Ok(cases.iter().flat_map(Case::rows).collect())
+}
+
+/// Each direction over Geneve with one TEP at either end, and with groups of two: the cycles against those without a group.
+fn group_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
+    let mut all = Vec::new();
+    for (direction, cache) in
+        [Direction::Encap, Direction::Decap].into_iter().flat_map(|way| [(way, true), (way, false)])
+    {
+        let placements = [None, Some(Placement::Hash), Some(Placement::LoadAware)];
+        let cases = placements.map(|placement| Wanted { direction, flows: FLOWS, cache, placement });
+        let mut rows = selection.compare(&cases)?;
+        for row in &mut rows {
+            row.ratio = row.ratio.map(|rate| 1.0 / rate);
+        }
+        all.append(&mut rows);
+    }
+    Ok(all)
 }
 
 /// Few flows and many, each with its rate against that with the fewest.
@@ -153,8 +186,8 @@ fn flow_rows(selection: &Selection) -> std::io::Result<Vec<Row>> {
     }
     let mut all = Vec::new();
     for direction in [Direction::Encap, Direction::Decap] {
-        let mut wanted = vec![(direction, FLOWS, true)];
-        wanted.extend(MANY_FLOWS.map(|flows| (direction, flows, true)));
+        let case = |flows| Wanted { direction, flows, cache: true, placement: None };
+        let wanted: Vec<Wanted> = std::iter::once(FLOWS).chain(MANY_FLOWS).map(case).collect();
         all.append(&mut selection.compare(&wanted)?);
     }
     Ok(all)
@@ -170,6 +203,7 @@ fn print(title: &str, ratio: &str, rows: &[Row]) {
         "direction",
         "flows",
         "flow cache",
+        "TEPs",
         "cycles/packet",
         "allocations/packet",
         "hit rate",
@@ -182,6 +216,7 @@ fn print(title: &str, ratio: &str, rows: &[Row]) {
             row.direction.to_owned(),
             row.flows.to_string(),
             if row.flow_cache { "on" } else { "off" }.to_owned(),
+            row.teps.to_owned(),
             format!("{:.1}", row.cycles_per_packet),
             format!("{:.6}", row.allocations_per_packet),
             format!("{:.1} %", row.hit_rate * 100.0),
@@ -201,6 +236,9 @@ fn main() -> std::io::Result<()> {
     }
     let mut rows = cache_rows(&selection)?;
     print("With the flow cache and without", "saved", &rows);
+    let groups = group_rows(&selection)?;
+    print("One TEP at either end, and groups of two", "of one TEP's cycles", &groups);
+    rows.extend(groups);
     let flows = flow_rows(&selection)?;
     print("Few flows and many, each packet of another flow than the one before", "rate", &flows);
     rows.extend(flows);

@@ -6,7 +6,7 @@ use quanta::Clock;
 use serde::Serialize;
 use sluice_datapath::profile::{CycleCounter, Profiler, Stage, StageCounters};
 
-use crate::fixture::Direction;
+use crate::fixture::Wanted;
 use crate::subject::Subject;
 
 /// The processor's time-stamp counter.
@@ -52,11 +52,11 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    pub(crate) fn new(direction: Direction, flows: usize, cache: bool) -> std::io::Result<Self> {
+    pub(crate) fn new(wanted: Wanted) -> std::io::Result<Self> {
         let counters = Arc::<StageCounters>::default();
         let mut profiler = Profiler::new(TimeStampCounter(Clock::new()), Arc::clone(&counters));
         profiler.calibrate();
-        let subject = Subject::new(direction, flows, cache, profiler)?;
+        let subject = Subject::new(wanted, profiler)?;
         let (before, busy_before) = (counts(&counters), counters.busy_cycles.get());
         Ok(Self { subject, counters, before, busy_before, packets: 0 })
     }
@@ -71,8 +71,8 @@ impl Case {
     pub(crate) fn rows(&self) -> Vec<StageRow> {
         let each = |total: u64| total as f64 / self.packets.max(1) as f64;
         let row = |stage, counts: Counts| StageRow {
-            direction: self.subject.direction.name(),
-            flow_cache: self.subject.cache,
+            direction: self.subject.wanted.direction.name(),
+            flow_cache: self.subject.wanted.cache,
             stage,
             cycles_per_packet: each(counts.cycles),
             passes_per_packet: each(counts.packets),

@@ -13,7 +13,7 @@ use sluice_datapath::punt::Punt;
 use sluice_datapath::time::Timestamp;
 use sluice_intent::plan::PortIndex;
 
-use crate::fixture::{self, Direction, Frames};
+use crate::fixture::{self, Frames, Wanted};
 
 /// A packet as a driver hands it over: a pointer to memory that begins with where the frame is.
 struct Slot(Box<Memory>);
@@ -108,9 +108,7 @@ pub(crate) struct Round {
 
 /// An engine that has seen each of its flows.
 pub(crate) struct Subject<P = Unprofiled> {
-    pub(crate) direction: Direction,
-    pub(crate) flows: usize,
-    pub(crate) cache: bool,
+    pub(crate) wanted: Wanted,
     /// What the engine with its flow cache and rewrites occupies, bytes.
     pub(crate) memory: u64,
     engine: Engine,
@@ -123,10 +121,11 @@ pub(crate) struct Subject<P = Unprofiled> {
 
 impl<P: Profile> Subject<P> {
     /// Makes the engine and sends it every flow twice.
-    pub(crate) fn new(direction: Direction, flows: usize, cache: bool, profile: P) -> std::io::Result<Self> {
+    pub(crate) fn new(wanted: Wanted, profile: P) -> std::io::Result<Self> {
+        let Wanted { direction, flows, cache, placement } = wanted;
         let frames = fixture::frames(direction, flows);
         let before = resident()?;
-        let snapshot = Arc::new(fixture::snapshot());
+        let snapshot = Arc::new(fixture::snapshot(placement));
         let neighbors = Arc::new(fixture::neighbors());
         let counters = Arc::new(EngineCounters::default());
         let logical = Arc::new(LogicalCounters::new(&snapshot));
@@ -139,8 +138,7 @@ impl<P: Profile> Subject<P> {
         let pool = (0..BATCH).map(|_| Slot::new()).collect();
         let sink = Sink { pool, sent: 0, profile };
         let (next, clock) = (0, Clock::new());
-        let mut subject =
-            Self { direction, flows, cache, memory: 0, engine, counters, frames, next, sink, clock };
+        let mut subject = Self { wanted, memory: 0, engine, counters, frames, next, sink, clock };
         subject.send(flows.next_multiple_of(BATCH) * 2);
         subject.memory = resident()?.saturating_sub(before);
         Ok(subject)
@@ -167,11 +165,16 @@ impl<P: Profile> Subject<P> {
             let mut batch = ArrayVec::new();
             for mut slot in self.sink.pool.drain(..) {
                 slot.load(self.frames.get(self.next));
-                self.next = if self.next + 1 == self.flows { 0 } else { self.next + 1 };
+                self.next = if self.next + 1 == self.wanted.flows { 0 } else { self.next + 1 };
                 batch.push(slot);
             }
             let start = self.clock.raw();
-            self.engine.process(self.direction.port(), &mut batch, Timestamp::from_secs(1), &mut self.sink);
+            self.engine.process(
+                self.wanted.direction.port(),
+                &mut batch,
+                Timestamp::from_secs(1),
+                &mut self.sink,
+            );
             let taken = self.clock.raw() - start;
             self.sink.profile.end_loop(true, taken);
             cycles += taken;

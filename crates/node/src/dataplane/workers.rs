@@ -307,7 +307,7 @@ pub(super) fn start(
         retired: retired_out,
         counters: Arc::clone(&counters),
         clock,
-        idle: Idle::new(settings.idle_sleep_us),
+        idle: Idle::new(settings.idle_sleep_us, clock),
     };
     let thread = Some(worker.start(eal).map_err(|source| DataplaneError::Thread { core, source })?);
     let watch = Watch::new(settings.idle_sleep_us);

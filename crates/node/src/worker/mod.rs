@@ -256,7 +256,7 @@ impl<P: Profile> Worker<P> {
                 if self.commands.is_abandoned() {
                     return Ended::Stop;
                 }
-                self.idle.wait();
+                self.idle.wait(start);
             } else {
                 self.idle.reset();
             }
