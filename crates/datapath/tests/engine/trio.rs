@@ -65,7 +65,7 @@ impl Trio {
         let before = self.plain.drops();
         let cached = self.cached.receive(port, frames);
         let plain = self.plain.receive(port, frames);
-        let mut expected = Vec::new();
+        let mut explained = Vec::new();
         for ((frame, cached), plain) in frames.iter().zip(&cached).zip(&plain) {
             let what = || format!("port {}: {}\n{frame:02x?}", port.0, sluice_wire::dissect(frame));
             if cached != plain {
@@ -74,13 +74,13 @@ impl Trio {
             let outcomes = self.reference.outcomes(port, frame);
             let right: Vec<&Outcome> =
                 outcomes.iter().filter(|outcome| self.matches(outcome, plain)).collect();
-            let Some(first) = right.first() else {
+            if right.is_empty() {
                 return Err(format!("{}\nexpected {:#02x?}\ngot {plain:#02x?}", what(), outcomes[0]));
-            };
+            }
             self.note(&right, plain).map_err(|error| format!("{}\n{error}", what()))?;
-            expected.extend(first.drops.iter().copied());
+            explained.push(right.into_iter().map(|outcome| outcome.drops.clone()).collect());
         }
-        self.compare_drops(&before, expected).map_err(|error| format!("{error} for {frames:02x?}"))
+        self.compare_drops(&before, &explained).map_err(|error| format!("{error} for {frames:02x?}"))
     }
 
     /// Begins and ends profiles, so that each of the engines runs with one and without beside the other with one and without.
@@ -127,10 +127,12 @@ impl Trio {
         Ok(())
     }
 
+    /// Which packet was dropped for which reason is not told, only how many were. `explained`: the reasons of each outcome that matches, frame by
+    /// frame; ways that differ in nothing but the reason are told apart by nothing else.
     fn compare_drops(
         &self,
         before: &[(DropReason, u64)],
-        mut expected: Vec<DropReason>,
+        explained: &[Vec<Vec<DropReason>>],
     ) -> Result<(), String> {
         let (cached, plain) = (self.cached.drops(), self.plain.drops());
         if cached != plain {
@@ -144,7 +146,22 @@ impl Trio {
             let new = count(&plain, *reason) - count(before, *reason);
             counted.extend((0..new).map(|_| *reason));
         }
-        expected.sort_unstable();
-        if counted == expected { Ok(()) } else { Err(format!("counted {counted:?}, expected {expected:?}")) }
+        if explain(&counted, explained) {
+            Ok(())
+        } else {
+            Err(format!("counted {counted:?}, expected one of each of {explained:?}"))
+        }
     }
+}
+
+/// Whether one outcome of each frame accounts for all that was counted.
+fn explain(counted: &[DropReason], explained: &[Vec<Vec<DropReason>>]) -> bool {
+    let Some((first, others)) = explained.split_first() else { return counted.is_empty() };
+    first.iter().any(|reasons| {
+        let mut left = counted.to_vec();
+        let found = reasons.iter().all(|reason| {
+            left.iter().position(|counted| counted == reason).map(|at| left.swap_remove(at)).is_some()
+        });
+        found && explain(&left, others)
+    })
 }

@@ -299,7 +299,7 @@ impl Run<'_> {
                 {
                     return Err(Unbridged::Drop(DropReason::SplitHorizon));
                 }
-                let tunnel = self.tunnel(&frame.flow(), &overlay, remote);
+                let tunnel = self.tunnel(arrived, &frame.flow(), &overlay, remote);
                 let tunnel = tunnel.ok_or(Unbridged::Drop(DropReason::NoReceiver))?;
                 let next = self.neighbor(&tunnel.next_hop).ok_or(Unbridged::Resolve(tunnel.next_hop))?;
                 let inner = written(&payload, arrived.tagged);

@@ -50,15 +50,15 @@ pub(crate) struct Flow {
 pub(crate) enum Ways {
     /// So many next hops of equal cost.
     EqualCost(usize),
-    /// Tunnels between these TEPs.
-    Tunnels(Vec<(IpAddr, IpAddr)>),
+    /// Tunnels between these TEPs. Where the TEP follows from where flows come from, and not from the flow: that place and the source MAC address.
+    Tunnels(Vec<(IpAddr, IpAddr)>, Option<(Ingress, MacAddr)>),
 }
 
 impl Ways {
     fn count(&self) -> usize {
         match self {
             Self::EqualCost(count) => *count,
-            Self::Tunnels(pairs) => pairs.len(),
+            Self::Tunnels(pairs, _) => pairs.len(),
         }
     }
 }
@@ -94,8 +94,8 @@ pub(crate) struct Outer {
 }
 
 /// Where a packet entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ingress {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ingress {
     Workload {
         segment: usize,
         port: PortIndex,

@@ -276,7 +276,7 @@ impl Run<'_> {
                 let Some((mac, overlay, remote)) = chosen else {
                     return refused(IcmpError::NoRoute, DropReason::NoRoute);
                 };
-                let Some(tunnel) = self.tunnel(&flow, &overlay, remote) else {
+                let Some(tunnel) = self.tunnel(arrived, &flow, &overlay, remote) else {
                     return refused(IcmpError::NoRoute, DropReason::NoRoute);
                 };
                 return match self.neighbor(&tunnel.next_hop) {
@@ -317,7 +317,7 @@ impl Run<'_> {
                         leaving(mtu, workload.mac, self.plan.router_mac, to)
                     }
                     sluice_intent::plan::Location::RemoteTep(remote) => {
-                        let tunnel = self.tunnel(&flow, &Overlay::of_segment(planned), remote);
+                        let tunnel = self.tunnel(arrived, &flow, &Overlay::of_segment(planned), remote);
                         let Some(tunnel) = tunnel else { return unknown() };
                         let Some(next) = self.neighbor(&tunnel.next_hop) else {
                             return Verdict::Resolve(tunnel.next_hop);

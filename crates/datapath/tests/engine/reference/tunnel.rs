@@ -9,7 +9,7 @@ use sluice_wire::MacAddr;
 use sluice_wire::checksum::verify;
 
 use super::packet::Ip;
-use super::{Flow, Ingress, Outer, Run, Ways};
+use super::{Arrived, Flow, Ingress, Outer, Run, Ways};
 use crate::common::bytes;
 
 const GENEVE_PORT: u16 = 6081;
@@ -63,10 +63,18 @@ impl Tunnel {
 
 impl Run<'_> {
     /// The tunnel that a flow takes to the node with this TEP.
-    pub(super) fn tunnel(&mut self, flow: &Flow, overlay: &Overlay, remote: IpAddr) -> Option<Tunnel> {
+    pub(super) fn tunnel(
+        &mut self,
+        arrived: &Arrived,
+        flow: &Flow,
+        overlay: &Overlay,
+        remote: IpAddr,
+    ) -> Option<Tunnel> {
         let tunnels = self.tunnels(overlay, remote);
         let pairs = tunnels.iter().map(|tunnel| (tunnel.local, tunnel.remote)).collect();
-        let chosen = self.choose_of(flow, Ways::Tunnels(pairs));
+        let by_source = matches!(overlay.teaming, Teaming::SourcePort | Teaming::SourceMac);
+        let source = by_source.then_some((arrived.ingress, arrived.frame.source));
+        let chosen = self.choose_of(flow, Ways::Tunnels(pairs, source));
         tunnels.into_iter().nth(chosen)
     }
 
