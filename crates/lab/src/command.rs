@@ -1,7 +1,7 @@
 //! The command line: `sluice lab up|status|exec|link|loss|down|demo|faults`.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stdin, stdout};
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,6 +38,12 @@ pub struct LabArguments {
 enum Action {
     /// Build a lab and wait until it is ready.
     Up(UpArguments),
+    /// List the labs that are up.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the nodes of a lab: state, interfaces, addresses, control sockets.
     Status {
         #[command(flatten)]
@@ -160,6 +166,9 @@ struct UpArguments {
     ready_timeout: u16,
 }
 
+/// The lab that is meant where none is named and none is up.
+const DEFAULT_NAME: &str = "demo";
+
 /// Which lab.
 #[derive(Args, Debug)]
 struct Which {
@@ -185,6 +194,7 @@ enum LinkState {
 pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.action {
         Action::Up(arguments) => up(arguments)?,
+        Action::List { json } => list(json)?,
         Action::Status { which, json } => status(&Lab::open(&which.lab()?)?.status()?, json),
         Action::Exec { which, node, program } => {
             return Ok(exec::run(&Lab::open(&which.lab()?)?, &node, &program)?.into());
@@ -196,7 +206,10 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
         }
         Action::Loss { which, node, interface, percent } => {
             Lab::open(&which.lab()?)?.set_loss(&node, &interface, percent)?;
-            say(format_args!("{interface} of {node} loses {percent} % of what it receives"));
+            match percent {
+                0 => say(format_args!("{interface} of {node} loses nothing any more")),
+                _ => say(format_args!("{interface} of {node} loses {percent} % of what it receives")),
+            }
         }
         Action::Down { which } => down(&which.lab()?)?,
         Action::Demo { up, seconds, sluice } => return demonstrate(up, seconds, sluice),
@@ -235,7 +248,7 @@ impl Which {
             (Some(name), _) => Ok(name.clone()),
             (None, Some(topology)) => Ok(Topology::load(topology)?.name),
             (None, None) => match Lab::names()?.as_slice() {
-                [] => Ok("demo".into()),
+                [] => Ok(DEFAULT_NAME.into()),
                 [only] => Ok(only.clone()),
                 several => Err(LabError::Ambiguous(several.join(", "))),
             },
@@ -254,7 +267,8 @@ fn up(arguments: UpArguments) -> Result<()> {
         say(format_args!("ports are {}: {why}", kind.as_str()));
     }
     say("try:");
-    for line in suggestions(&lab, &own_name(), Lab::names()?.len() > 1) {
+    let named = lab.name() != DEFAULT_NAME || Lab::names()?.len() > 1;
+    for line in suggestions(&lab, &own_name(), named) {
         say(format_args!("  {line}"));
     }
     Ok(())
@@ -273,10 +287,10 @@ fn own_name() -> String {
     std::env::args().next().unwrap_or_else(|| "sluice".into())
 }
 
-/// Three commands for a lab that just came up: look at traffic, look at a node, take it down. Where several labs are up they say which.
-fn suggestions(lab: &Lab, program: &str, several: bool) -> [String; 3] {
+/// Three commands for a lab that just came up: look at traffic, look at a node, take it down. Where its name does not go without saying they have it.
+fn suggestions(lab: &Lab, program: &str, named: bool) -> [String; 3] {
     let (topology, name) = (lab.topology(), lab.name());
-    let which = if several { format!(" --name {name}") } else { String::new() };
+    let which = if named { format!(" --name {name}") } else { String::new() };
     let traffic = topology.demonstration.as_ref().and_then(|script| {
         let tester = topology.node(&script.tester)?.addresses().next()?;
         Some(format!("{} -- ping -c 3 {tester}", script.workloads.first()?))
@@ -285,7 +299,7 @@ fn suggestions(lab: &Lab, program: &str, several: bool) -> [String; 3] {
     let edge =
         topology.demonstration.as_ref().and_then(|script| Some(&script.logical_switches.as_ref()?.node));
     let node = edge.or_else(|| Some(&topology.daemons().next()?.0.name));
-    let lab_of_node = if several { format!("{name}/") } else { String::new() };
+    let lab_of_node = if named { format!("{name}/") } else { String::new() };
     [
         traffic.map_or_else(String::new, |traffic| format!("{program} lab exec{which} {traffic}")),
         node.map_or_else(
@@ -294,6 +308,28 @@ fn suggestions(lab: &Lab, program: &str, several: bool) -> [String; 3] {
         ),
         format!("{program} lab down{which}"),
     ]
+}
+
+fn list(json: bool) -> Result<()> {
+    let labs = Lab::names()?.iter().map(|name| Lab::open(name)?.status()).collect::<Result<Vec<_>>>()?;
+    if json {
+        let labs = labs.iter().map(
+            |lab| serde_json::json!({"name": lab.name, "topology": lab.topology, "nodes": lab.nodes.len()}),
+        );
+        say(serde_json::Value::from_iter(labs));
+        return Ok(());
+    }
+    if labs.is_empty() {
+        say("no lab is up; build one with 'sluice lab up'");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(["lab", "topology", "nodes"]);
+    for lab in &labs {
+        table.add_row([&lab.name, &lab.topology, &lab.nodes.len().to_string()]);
+    }
+    say(table);
+    Ok(())
 }
 
 fn down(name: &str) -> Result<()> {
@@ -312,13 +348,17 @@ fn demonstrate(arguments: UpArguments, seconds: u16, sluice: Option<PathBuf>) ->
     with_spinner(|progress| demo::run(options, &settings, &interrupts, progress))
 }
 
-/// A line on the terminal that shows the step in progress; nothing where standard error is no terminal.
+/// A line on the terminal that shows the step in progress; a line for each step where standard error is no terminal.
 fn with_spinner<T>(work: impl FnOnce(Box<dyn FnMut(&str)>) -> Result<T>) -> Result<T> {
     let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
         .unwrap_or_else(|_| ProgressStyle::default_spinner());
     let bar = ProgressBar::new_spinner().with_style(style);
-    let line = bar.clone();
+    let (line, terminal) = (bar.clone(), stderr().is_terminal());
     let result = work(Box::new(move |step| {
+        if !terminal {
+            // Nobody may read it.
+            let _ = writeln!(stderr(), "{step}");
+        }
         line.enable_steady_tick(Duration::from_millis(200));
         line.set_message(step.to_string());
     }));

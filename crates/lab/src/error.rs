@@ -48,6 +48,19 @@ pub enum LabError {
         /// What there is.
         nodes: String,
     },
+    /// An interface whose frames the kernel does not receive.
+    #[error(
+        "{interface} of node '{node}' is a port of its data path, which receives before the kernel could lose anything; have the other end lose what \
+         it receives ({other_end}), or name an interface of the kernel on the way here"
+    )]
+    DataPathInterface {
+        /// The node.
+        node: String,
+        /// What was asked for.
+        interface: String,
+        /// The interface at the other end of its link, with its node.
+        other_end: String,
+    },
     /// The node has no such interface.
     #[error("node '{node}' has no interface '{interface}'; its interfaces are {interfaces}")]
     UnknownInterface {

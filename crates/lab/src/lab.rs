@@ -219,14 +219,7 @@ impl Lab {
     /// [`LabError::UnknownNode`], [`LabError::UnknownInterface`], or [`LabError::Step`] with what `ip` says.
     pub fn set_link(&self, node: &str, interface: &str, up: bool) -> Result<()> {
         let node = self.node(node)?;
-        let there = self.interfaces(node).unwrap_or_default();
-        if interface != "lo" && !there.iter().any(|candidate| candidate.name == interface) {
-            return Err(LabError::UnknownInterface {
-                node: node.name.clone(),
-                interface: interface.into(),
-                interfaces: there.iter().map(|there| there.name.as_str()).collect::<Vec<_>>().join(", "),
-            });
-        }
+        self.find_interface(node, interface)?;
         let (state, lines) = match up {
             true => ("up", network::set_up(node, interface)),
             false => ("down", vec![format!("link set dev {interface} down")]),
@@ -238,6 +231,18 @@ impl Lab {
                 other => other.to_string(),
             };
             LabError::Step(format!("{interface} of node '{}' could not be set {state}: {why}", node.name))
+        })
+    }
+
+    fn find_interface(&self, node: &Node, interface: &str) -> Result<()> {
+        let there = self.interfaces(node).unwrap_or_default();
+        if interface == "lo" || there.iter().any(|candidate| candidate.name == interface) {
+            return Ok(());
+        }
+        Err(LabError::UnknownInterface {
+            node: node.name.clone(),
+            interface: interface.into(),
+            interfaces: there.iter().map(|there| there.name.as_str()).collect::<Vec<_>>().join(", "),
         })
     }
 
@@ -271,9 +276,12 @@ impl Lab {
     /// packet filter.
     ///
     /// # Errors
-    /// [`LabError::UnknownNode`], or [`LabError::Program`] with what `tc` says.
+    /// [`LabError::UnknownNode`], [`LabError::UnknownInterface`], [`LabError::DataPathInterface`], or [`LabError::Program`] with what `tc` says.
     pub fn set_loss(&self, node: &str, interface: &str, percent: u8) -> Result<()> {
-        let node = &self.node(node)?.name;
+        let node = self.node(node)?;
+        self.find_interface(node, interface)?;
+        self.topology.check_kernel_receives(node, interface)?;
+        let node = &node.name;
         let run = |lines: &str| program::run(self.command(node, "tc").args(["-batch", "-"]), lines).map(drop);
         let classifier =
             program::run(self.command(node, "tc").args(["qdisc", "show", "dev", interface]), "")?;

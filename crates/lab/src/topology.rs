@@ -260,6 +260,25 @@ impl Topology {
         self.nodes.iter().find(|node| node.name == name)
     }
 
+    /// Whether the kernel receives what comes in on an interface of a node; also on one that the topology does not have.
+    pub(crate) fn check_kernel_receives(&self, node: &Node, interface: &str) -> Result<()> {
+        let is_here = |(at, place): &(usize, usize)| {
+            self.nodes[*at].name == node.name && self.nodes[*at].interfaces[*place].name == interface
+        };
+        if !node.interfaces.iter().any(|own| own.name == interface && own.data_path) {
+            return Ok(());
+        }
+        let other = self.links.iter().find_map(|link| match &link.ends {
+            [here, there] if is_here(here) => Some(there),
+            [there, here] if is_here(here) => Some(there),
+            _ => None,
+        });
+        let other_end = other.map_or_else(String::new, |(at, place)| {
+            format!("{} {}", self.nodes[*at].name, self.nodes[*at].interfaces[*place].name)
+        });
+        Err(LabError::DataPathInterface { node: node.name.clone(), interface: interface.into(), other_end })
+    }
+
     /// The nodes that run sluiced.
     pub fn daemons(&self) -> impl Iterator<Item = (&Node, &Map<String, Value>)> {
         self.nodes.iter().filter_map(|node| Some((node, node.document.as_ref()?)))

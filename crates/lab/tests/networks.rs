@@ -310,7 +310,9 @@ fn closed_output(lab: &mut Runner) {
         drop(reader);
         let output = lab.command(arguments).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         let output = output.wait_with_output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {}", text(&output));
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        // Steps are told there; an error would begin so.
+        assert!(output.status.success() && !complaint.contains("error"), "{arguments:?}: {}", text(&output));
     }
 }
 

@@ -186,10 +186,17 @@ impl fmt::Display for Report {
         write!(
             f,
             "Each number is a run: {} numbered packets a second in {} flows. An outage is the longest time in which one flow lost \
-             everything.\n* the machine held the probe up for more than {HELD_UP_MS} ms in this run, and perhaps the nodes as well.",
+             everything.",
             super::flight::RATE,
             super::flight::FLOWS
-        )
+        )?;
+        if self.lines().iter().any(|line| line.runs.iter().any(|row| !row.is_undisturbed())) {
+            write!(
+                f,
+                "\n* the machine held the probe up for more than {HELD_UP_MS} ms in this run, and perhaps the nodes as well."
+            )?;
+        }
+        Ok(())
     }
 }
 

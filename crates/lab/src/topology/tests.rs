@@ -262,3 +262,16 @@ fn documented_example_is_right() {
     assert_eq!(topology.nodes.len(), 3);
     assert_eq!(topology.links[1].rate, Some(100_000_000));
 }
+
+#[test]
+fn the_other_end_of_a_data_path_port_is_named_where_the_kernel_does_not_receive() {
+    let topology = Topology::load("demo").unwrap();
+    let check = |node: &str, interface: &str| {
+        topology
+            .check_kernel_receives(topology.node(node).unwrap(), interface)
+            .map_err(|error| error.to_string())
+    };
+    let told = check("edge-1", "fp-eth0").unwrap_err();
+    assert!(told.contains("is a port of its data path") && told.contains("(tor tep-edges)"), "{told}");
+    assert_eq!((check("tor", "tep-edges"), check("tor", "lo")), (Ok(()), Ok(())));
+}
