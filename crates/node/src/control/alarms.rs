@@ -9,6 +9,10 @@ use std::time::Instant;
 /// What kind of thing is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AlarmKind {
+    /// The link of an uplink's port is down.
+    UplinkDown,
+    /// The link of a port is down whose LAG goes on with others.
+    LagDegraded,
     /// A LAG has fewer links that carry traffic than it needs.
     LagDown,
     /// A link that works is left out of its LAG.
@@ -31,6 +35,8 @@ impl AlarmKind {
     /// As in the CLI.
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::UplinkDown => "uplink-down",
+            Self::LagDegraded => "lag-degraded",
             Self::LagDown => "lag-down",
             Self::LinkExcluded => "link-excluded",
             Self::LinkFlapping => "link-flapping",

@@ -26,8 +26,10 @@ use crate::worker::{ActiveMembers, Command};
 const AGREEMENT: Duration = Duration::from_secs(5);
 
 /// The LAGs of a node, see the [module](self).
+#[derive(Default)]
 pub(super) struct Lags {
-    system: MacAddr,
+    /// The MAC address that LACP knows the node by: that of the first port that ever was in a LAG. It stays as it is when that port goes.
+    system: Option<MacAddr>,
     running: BTreeMap<String, Running>,
     /// LACP's numbers of the ports: a name keeps its number from document to document.
     numbers: BTreeMap<String, u16>,
@@ -60,18 +62,8 @@ struct Link {
 }
 
 impl Lags {
-    /// None yet. LACP tells the system from others by a MAC address that follows from the node's name: which ports it has may change.
-    pub(super) fn new(node: &str) -> Self {
-        Self {
-            system: system(node),
-            running: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            outgoing: Vec::new(),
-        }
-    }
-
-    /// The MAC address that LACP knows the node by.
-    pub(super) fn system(&self) -> MacAddr {
+    /// The MAC address that LACP knows the node by, once it has a LAG.
+    pub(super) fn system(&self) -> Option<MacAddr> {
         self.system
     }
 
@@ -87,7 +79,9 @@ impl Lags {
         let gone = |name: &&String| plan.lags.iter().all(|lag| lag.name != **name);
         let gone: Vec<String> = self.running.keys().filter(gone).cloned().collect();
         for name in gone {
-            alarms.clear(AlarmKind::LagDown, &name, "the node no longer has the LAG");
+            for kind in [AlarmKind::LagDown, AlarmKind::LagDegraded] {
+                alarms.clear(kind, &name, "the node no longer has the LAG");
+            }
             let Some(mut running) = self.running.remove(&name) else { continue };
             running.lag.leave();
             while let Some(action) = running.lag.next_action() {
@@ -105,6 +99,7 @@ impl Lags {
             }
             self.take_actions(plan, position, &dataplane.active, alarms);
         }
+        self.numbers.retain(|name, _| plan.ports.iter().any(|port| port.name == *name));
     }
 
     /// Says at the other ends of all links that this one gives its LAGs up. See [`Lag::leave`].
@@ -133,6 +128,8 @@ impl Lags {
             configs.push(PortConfig::new(number, dataplane.mac(plan, *port)));
             links.push(Link { number, port: *port, name, up: false, excluded: None, churning: [false; 2] });
         }
+        let first = configs.first().map(|port| port.mac).unwrap_or_default();
+        let system = *self.system.get_or_insert(first);
         let key_before = self.running.get(&planned.name).map(|running| running.key);
         let is_free = |key: &u16| self.running.values().all(|running| running.key != *key);
         let key = key_before.or_else(|| (1..).find(is_free)).unwrap_or(1);
@@ -140,7 +137,7 @@ impl Lags {
             active: planned.activity == LacpActivity::Active,
             fast: planned.timeout == LacpTimeout::Fast,
             min_links: planned.min_links.into(),
-            ..LagConfig::new(self.system, key, configs)
+            ..LagConfig::new(system, key, configs)
         };
         let Some(running) = self.running.get_mut(&planned.name) else {
             let lag = Lag::new(config)?;
@@ -276,6 +273,7 @@ impl Lags {
                 }
             }
         }
+        running.review(&planned.name, alarms);
     }
 
     /// Whether a LAG of the plan is up; none while that is not known, because its ends may still come to agree.
@@ -311,6 +309,25 @@ impl Lags {
 }
 
 impl Running {
+    /// Raises or ends the alarm of a LAG that does without some of its links. One that is down has an alarm of its own.
+    fn review(&self, name: &str, alarms: &mut Alarms) {
+        let down: Vec<&str> =
+            self.ports.iter().filter(|link| !link.up).map(|link| link.name.as_str()).collect();
+        if down.is_empty() || !self.lag.is_up() {
+            let sentence = format!("LAG '{name}' no longer does without some of its links");
+            alarms.clear(AlarmKind::LagDegraded, name, &sentence);
+            return;
+        }
+        let sentence = format!(
+            "LAG '{name}' does without {} of its {} links, which {} down ({}): look at the cable and at the other end",
+            down.len(),
+            self.ports.len(),
+            if down.len() == 1 { "is" } else { "are" },
+            down.join(", ")
+        );
+        alarms.raise(AlarmKind::LagDegraded, name, sentence);
+    }
+
     /// The members that carry traffic, one bit each.
     fn active_members(&self) -> u32 {
         let position = |number| self.ports.iter().position(|link| link.number == number);
@@ -325,15 +342,15 @@ impl Link {
         let flapping = *excluded == Some(Exclusion::Flapping);
         if flapping {
             let sentence = format!(
-                "port '{name}' goes down and comes up again and again; LAG '{lag}' does without it until it has been quiet for 10 seconds: look at its \
-                 cable and at the other end"
+                "port '{name}' goes down and comes up again and again; LAG '{lag}' does without it until it has been quiet for 10 seconds, or no other link \
+                 works: look at its cable and at the other end"
             );
             alarms.raise(AlarmKind::LinkFlapping, name, sentence);
         } else {
             alarms.clear(
                 AlarmKind::LinkFlapping,
                 name,
-                &format!("port '{name}' has been quiet for 10 seconds"),
+                &format!("port '{name}' has been quiet for 10 seconds, or there is no other link"),
             );
         }
         match excluded.filter(|_| !flapping).map(exclusion_in_words).or_else(|| churn_in_words(*churning)) {
@@ -396,14 +413,4 @@ fn churn_in_words(churning: [bool; 2]) -> Option<String> {
         [false, false] => return None,
     };
     Some(reason.to_owned())
-}
-
-/// A MAC address of one station, administered locally, that follows from the node's name (FNV-1a).
-fn system(node: &str) -> MacAddr {
-    let hash = node.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let [_, _, first, rest @ ..] = hash.to_be_bytes();
-    let [b, c, d, e, f] = rest;
-    MacAddr([first & 0xfc | 2, b, c, d, e, f])
 }

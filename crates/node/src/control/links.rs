@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use sluice_datapath::snapshot::Snapshot;
 use sluice_intent::plan::{LogicalPort, Plan, PortIndex, PortKind};
 
+use super::alarms::{AlarmKind, Alarms};
 use super::lags::Lags;
 use super::neighbors::{Neighbors, timestamp};
 use super::teams::Teams;
@@ -42,6 +43,9 @@ impl Links {
     pub(super) fn poll(&mut self, dataplane: &Dataplane, snapshot: &Snapshot, listeners: &mut Listeners<'_>) {
         let plan = snapshot.plan();
         self.seen.resize(plan.port_count(), None);
+        if self.told.is_empty() {
+            end_alarms_of_others(plan, &mut listeners.teps.alarms);
+        }
         self.told.resize(plan.port_count(), None);
         for (number, open) in dataplane.ports.iter().enumerate() {
             let port = PortIndex(number as u16);
@@ -53,6 +57,7 @@ impl Links {
             if self.told[number].replace(up) == Some(up) {
                 continue;
             }
+            review_uplinks(plan, port, up, &mut listeners.teps.alarms);
             if plan.lag_of(port).is_some() {
                 let megabits = up.then(|| speed(open, plan, port));
                 let (alarms, now) = (&mut listeners.teps.alarms, timestamp(dataplane.clock));
@@ -123,6 +128,32 @@ impl Listeners<'_> {
         // First the TEPs: what went through them is turned elsewhere before its next hop is lost.
         self.teps.link_state(port, up, snapshot, clock);
         self.neighbors.link_state(port, up, clock);
+    }
+}
+
+/// Ends the alarms of uplinks that the plan does not have.
+fn end_alarms_of_others(plan: &Plan, alarms: &mut Alarms) {
+    let of_uplinks = alarms.open().filter(|(kind, ..)| *kind == AlarmKind::UplinkDown);
+    let gone = of_uplinks.filter(|(_, name, _)| !plan.uplinks.iter().any(|uplink| uplink.name == *name));
+    let gone: Vec<String> = gone.map(|(_, name, _)| name.to_owned()).collect();
+    for name in gone {
+        alarms.clear(AlarmKind::UplinkDown, &name, "the node no longer has the uplink");
+    }
+}
+
+/// Raises or ends the alarm of each uplink that is this port. Those that are LAGs have alarms of their own.
+fn review_uplinks(plan: &Plan, port: PortIndex, up: bool, alarms: &mut Alarms) {
+    for uplink in plan.uplinks.iter().filter(|uplink| uplink.port == port) {
+        let name = &uplink.name;
+        if up {
+            alarms.clear(AlarmKind::UplinkDown, name, &format!("uplink '{name}' is up again"));
+        } else {
+            let sentence = format!(
+                "uplink '{name}' is down, since the link of port '{}' is; what can takes other uplinks: look at its cable and at the other end",
+                plan.port_name(port)
+            );
+            alarms.raise(AlarmKind::UplinkDown, name, sentence);
+        }
     }
 }
 

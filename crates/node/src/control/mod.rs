@@ -59,7 +59,10 @@ pub fn run(options: &Options) -> anyhow::Result<Ended> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no event loop")?;
     let tasks = LocalSet::new();
-    tasks.block_on(&runtime, serve(options))
+    let ended = tasks.block_on(&runtime, serve(options));
+    // A document that is still being read, from a pipe perhaps, is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 fn read_document(path: &std::path::Path) -> anyhow::Result<Plan> {
@@ -139,13 +142,8 @@ fn worker_ended(core: u16) -> anyhow::Error {
 
 /// Takes the document again, after SIGHUP. A wrong one changes nothing.
 async fn reload(config: PathBuf, node: Rc<RefCell<Node>>) {
-    match read_document(&config) {
-        Ok(plan) => {
-            // A refusal is in the log already.
-            if let Ok(applied) = apply::apply(&node, plan).await {
-                tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken");
-            }
-        }
-        Err(error) => apply::refused(&node.borrow(), &error),
+    // A refusal is in the log already.
+    if let Ok(applied) = apply::apply(&node, move || read_document(&config)).await {
+        tracing::info!(generation = applied.generation, changes = ?applied.changes, "document taken");
     }
 }

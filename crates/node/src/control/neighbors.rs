@@ -273,6 +273,7 @@ mod tests {
 
     use super::*;
     use crate::worker::PuntLimits;
+    use sluice_datapath::punt::Punt;
 
     const LINK: Link = Link { port: 0, vlan: None };
     const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -300,13 +301,14 @@ mod tests {
             let own = Interface { link: LINK, mac: OWN, addresses: vec!["172.16.0.10/24".parse().unwrap()] };
             resolver.configure(vec![own], teps.to_vec(), now);
             resolver.link_state(LINK.port, true, now);
-            Self { limits: PuntLimits::new(), resolver, now, usable: BTreeSet::new(), lost: 0 }
+            Self { limits: PuntLimits::new(1), resolver, now, usable: BTreeSet::new(), lost: 0 }
         }
 
         /// A frame comes in on the worker's uplink.
         fn receive(&mut self, frame: &[u8]) {
             let now = sluice_datapath::time::Timestamp::from_nanos(self.now.as_nanos());
-            if self.limits.allow(PuntKind::Arp, frame, now) {
+            let punt = Punt { kind: PuntKind::Arp, entry: Entry::Port(PortIndex(0)) };
+            if self.limits.allow(&punt, frame, now) {
                 self.resolver.receive(LINK, frame, self.now);
             }
         }

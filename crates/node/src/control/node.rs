@@ -91,7 +91,7 @@ pub(super) struct Node {
     pub(super) cpu_samples: HashMap<u16, super::answers::CpuSample>,
     /// What of the document holds for as long as the process runs.
     pub(super) fixed: Fixed,
-    restarts: u32,
+    pub(super) restarts: u32,
     ticks: u32,
 }
 
@@ -101,12 +101,12 @@ impl Node {
         let rings = Rings { rx: plan.dataplane.rx_ring_size, tx: plan.dataplane.tx_ring_size };
         let plan = Arc::new(plan);
         let mut dataplane = Dataplane::open(&eal, &plan, rings, 0, &mut Kept::default())?;
-        let snapshot = compile(&plan, &dataplane, 1)?;
+        let snapshot = compile(&plan, &dataplane.facts(&plan), 1)?;
         let mut neighbors = Neighbors::new(seed(&plan.name));
         neighbors.configure(&snapshot, &dataplane);
         let mut teps = Teps::new()?;
         teps.configure(&snapshot, dataplane.clock);
-        let mut lags = Lags::new(&plan.name);
+        let mut lags = Lags::default();
         lags.configure(&plan, &dataplane, &mut teps.alarms, timestamp(dataplane.clock));
         dataplane.start(&eal, &snapshot, &Arc::new(NeighborTable::default()))?;
         log_ports(&dataplane);
@@ -198,6 +198,12 @@ impl Node {
     /// Makes every worker decide with a new snapshot from its next batch on. [`in_force`] waits until all do.
     pub(super) fn install(&mut self, snapshot: Arc<Snapshot>) {
         self.links.follow(&self.plan, snapshot.plan());
+        if let Some(dataplane) = &self.dataplane {
+            // Whatever gets their numbers later has links that nobody has seen yet.
+            for gone in self.plan.port_indices().skip(snapshot.plan().port_count()) {
+                self.neighbors.link_state(gone, false, dataplane.clock);
+            }
+        }
         self.plan = Arc::clone(snapshot.plan_arc());
         self.snapshot = snapshot;
         let Some(dataplane) = &mut self.dataplane else { return };
@@ -343,7 +349,7 @@ impl Node {
         plan: &Arc<Plan>,
         generation: u64,
     ) -> anyhow::Result<Arc<Snapshot>> {
-        let snapshot = compile(plan, dataplane, generation)?;
+        let snapshot = compile(plan, &dataplane.facts(plan), generation)?;
         let now = timestamp(dataplane.clock);
         self.lags.configure(plan, dataplane, &mut self.teps.alarms, now);
         self.teams.configure(plan, &dataplane.active, &mut self.teps.alarms);
@@ -392,13 +398,13 @@ pub(super) async fn in_force(node: &RefCell<Node>, generation: u64) -> Vec<u16> 
     }
 }
 
-/// Compiles a plan for the ports of a data plane.
+/// Compiles a plan for the ports that these facts are of.
 pub(super) fn compile(
     plan: &Arc<Plan>,
-    dataplane: &Dataplane,
+    facts: &[PortFacts],
     generation: u64,
 ) -> anyhow::Result<Arc<Snapshot>> {
-    let snapshot = Snapshot::compile(Arc::clone(plan), &dataplane.facts(plan), generation, seed(&plan.name))?;
+    let snapshot = Snapshot::compile(Arc::clone(plan), facts, generation, seed(&plan.name))?;
     Ok(Arc::new(snapshot))
 }
 

@@ -113,10 +113,12 @@ async fn answer(request: Request, node: &Rc<RefCell<Node>>, read: &mut BufReader
             let wanted = capture::Wanted { interface, file, count, direction, overwrite };
             capture::run(node, wanted, read).await.map(Answer::Captured)
         }
-        Request::Apply { document, file } => match sluice_intent::parse(&document, &file) {
-            Ok(plan) => apply::apply(node, plan).await.map(Answer::Applied),
-            Err(problems) => Err(anyhow::anyhow!("{problems}")),
-        },
+        Request::Apply { document, file } => {
+            let read = move || {
+                sluice_intent::parse(&document, &file).map_err(|problems| anyhow::anyhow!("{problems}"))
+            };
+            apply::apply(node, read).await.map(Answer::Applied)
+        }
         other => answers::answer(&mut node.borrow_mut(), other),
     };
     result.map_or_else(|error| Reply::Error(format!("{error:#}")), Reply::Answer)

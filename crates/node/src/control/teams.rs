@@ -70,8 +70,8 @@ impl Teams {
         base.up = up;
         if base.damper.is_held() {
             let sentence = format!(
-                "uplink port '{name}' goes down and comes up again and again; teamings do without it until it has been quiet for 10 seconds: look at \
-                 its cable and at the other end"
+                "uplink port '{name}' goes down and comes up again and again; teamings with another uplink do without it until it has been quiet for 10 \
+                 seconds: look at its cable and at the other end"
             );
             alarms.raise(AlarmKind::LinkFlapping, name, sentence);
         }
@@ -98,8 +98,11 @@ impl Teams {
     fn place(&mut self, plan: &Plan, active: &ActiveMembers) {
         for (number, team) in plan.teams.iter().enumerate() {
             let position = plan.lags.len() + number;
-            let works = |port: &PortIndex| self.bases.get(plan.port_name(*port)).is_some_and(Base::works);
-            let Some(first) = team.ports.iter().position(works) else { continue };
+            let base = |port: &PortIndex| self.bases.get(plan.port_name(*port));
+            let first =
+                |what: fn(&Base) -> bool| team.ports.iter().position(|port| base(port).is_some_and(what));
+            // An uplink that flaps is worse than another, and better than none.
+            let Some(first) = first(Base::works).or_else(|| first(|base| base.up)) else { continue };
             if active.get(position) == 1 << first {
                 continue;
             }
@@ -110,10 +113,10 @@ impl Teams {
         }
     }
 
-    /// Whether any uplink of the team at this position works.
+    /// Whether any uplink of the team at this position is up.
     pub(super) fn is_up(&self, plan: &Plan, number: usize) -> bool {
-        let works = |port: &PortIndex| self.bases.get(plan.port_name(*port)).is_some_and(Base::works);
-        plan.teams.get(number).is_some_and(|team| team.ports.iter().any(works))
+        let up = |port: &PortIndex| self.bases.get(plan.port_name(*port)).is_some_and(|base| base.up);
+        plan.teams.get(number).is_some_and(|team| team.ports.iter().any(up))
     }
 
     /// Takes a team that moved.

@@ -96,11 +96,17 @@ fn from_workload(
     let gateway = segment.gateway_addresses.iter().any(|own| own.addr() == destination);
     let neighbor =
         |other: &&Workload| other.segment == workload.segment && other.addresses.contains(&destination);
-    let mac = if on_segment && !gateway {
-        let found = node.plan.workloads.iter().find(neighbor);
-        found.with_context(|| format!("no workload on segment '{}' has {destination}", segment.name))?.mac
-    } else {
-        node.plan.router_mac
+    let found = node.plan.workloads.iter().find(neighbor);
+    let mac = match found {
+        Some(found) => found.mac,
+        None if on_segment && !gateway => {
+            anyhow::bail!("no workload on segment '{}' has {destination}", segment.name)
+        }
+        None if segment.gateway.is_none() => anyhow::bail!(
+            "segment '{}' has no gateway, and none of its workloads has {destination}: no packet of '{name}' goes there",
+            segment.name
+        ),
+        None => node.plan.router_mac,
     };
     Ok((port, build(workload.mac, mac, vlan, *source, destination, payload)?))
 }

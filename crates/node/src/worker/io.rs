@@ -57,6 +57,7 @@ impl WorkerIo {
         clock: CycleClock,
         counters: Arc<WorkerCounters>,
     ) -> Self {
+        let limits = PuntLimits::new(ports.len());
         Self {
             profile: Unprofiled,
             ports,
@@ -67,7 +68,7 @@ impl WorkerIo {
             pool,
             punts,
             bfd,
-            limits: PuntLimits::new(),
+            limits,
             clock,
             capture: None,
             counters,
@@ -328,7 +329,7 @@ impl<P: Profile> Transmit<Mbuf> for WorkerIo<P> {
             PuntKind::Bfd | PuntKind::SlowProtocols => &mut self.bfd,
             _ => &mut self.punts,
         };
-        let reason = if !self.limits.allow(punt.kind, buffer.data(), self.clock.now()) {
+        let reason = if !self.limits.allow(&punt, buffer.data(), self.clock.now()) {
             DropReason::PuntLimit
         } else if ring.is_full() {
             DropReason::PuntRingFull

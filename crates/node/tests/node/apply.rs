@@ -89,7 +89,8 @@ fn a_change_of_ports_says_that_it_restarts_the_data_plane() {
     let node = Node::start_in(quiet_folder());
     let good = documents::on_files(node.folder());
     let applied = node.apply(&changed(&good, "web-1-out.pcap, mtu: 1500", "web-1-out.pcap, mtu: 1600"));
-    let restarted = "the data plane was restarted, since ports, cores, rings or tables changed";
+    let restarted =
+        "the data plane was restarted, since ports, LAGs, teamings, cores, rings or tables changed";
     assert_eq!(applied.changes, ["ports: 1 changed", restarted]);
     assert_eq!(answer!(node, &Request::GetPhysicalPorts, PhysicalPorts)[0].mtu, 1600);
 

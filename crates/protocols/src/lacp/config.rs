@@ -20,7 +20,8 @@ pub struct LagConfig {
     pub fast: bool,
     /// Links that carry traffic at most, 1 to 32; others stand by. 32.
     pub max_links: usize,
-    /// Active links that the LAG needs to be up, 1 to [`LagConfig::max_links`]. 1.
+    /// Active links that the LAG needs to be up, 1 to [`LagConfig::max_links`]. With fewer it is out of sync on all of them, so that the other end,
+    /// which may need fewer, does not go on sending. 1.
     pub min_links: usize,
     /// Its ports, 1 to 32.
     pub ports: Vec<PortConfig>,

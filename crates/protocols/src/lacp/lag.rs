@@ -160,6 +160,12 @@ impl Lag {
         self.ports.iter_mut().find(|port| port.config.port == number)
     }
 
+    /// As many links could carry traffic, as far as this end is concerned, as the LAG needs.
+    fn has_enough(&self) -> bool {
+        let attached = |port: &&Port| port.is_attached() && port.selected == Selected::Selected;
+        self.ports.iter().filter(attached).count() >= self.config.min_links
+    }
+
     /// Makes the ports those of the configuration.
     fn set_ports(&mut self) {
         let mut configs = self.config.ports.clone();
@@ -214,8 +220,9 @@ impl Lag {
         loop {
             let mut changed = select(&self.config, &mut self.ports, &mut self.aggregate);
             let ready = is_ready(&self.ports, now);
-            for port in &mut self.ports {
-                changed |= port.step_mux(ready, now);
+            for at in 0..self.ports.len() {
+                let enough = self.has_enough();
+                changed |= self.ports[at].step_mux(ready, enough, now);
             }
             if !changed {
                 break;

@@ -170,7 +170,7 @@ impl Port {
 
     /// The other end is known, so that the link may be selected.
     pub(super) fn is_eligible(&self) -> bool {
-        self.is_enabled() && self.looped.is_none() && !self.is_damped() && !self.has(LacpState::DEFAULTED)
+        self.is_enabled() && self.looped.is_none() && !self.has(LacpState::DEFAULTED)
     }
 
     /// It went down too often.
@@ -292,8 +292,9 @@ impl Port {
         }
     }
 
-    /// A step of the Mux machine, if there is one to take.
-    pub(super) fn step_mux(&mut self, ready: bool, now: Timestamp) -> bool {
+    /// A step of the Mux machine, if there is one to take. `enough`: as many links are attached as the LAG needs; with fewer none is in sync, so
+    /// that the other end does without them as well.
+    pub(super) fn step_mux(&mut self, ready: bool, enough: bool, now: Timestamp) -> bool {
         let selected = self.selected == Selected::Selected;
         let in_sync = self.partner.state.contains(LacpState::SYNCHRONIZATION);
         let next = match self.mux {
@@ -301,19 +302,27 @@ impl Port {
             MuxState::Waiting if self.selected == Selected::Unselected => MuxState::Detached,
             MuxState::Waiting if selected && ready => MuxState::Attached,
             MuxState::Attached if !selected => MuxState::Detached,
-            MuxState::Attached if in_sync => MuxState::CollectingDistributing,
-            MuxState::CollectingDistributing if !selected || !in_sync => MuxState::Attached,
+            MuxState::Attached if in_sync && enough => MuxState::CollectingDistributing,
+            MuxState::CollectingDistributing if !selected || !in_sync || !enough => MuxState::Attached,
+            MuxState::Attached if self.has(LacpState::SYNCHRONIZATION) != enough => {
+                self.set_actor(LacpState::SYNCHRONIZATION, enough);
+                self.need_to_transmit = true;
+                return true;
+            }
             _ => return false,
         };
         self.counters.activations += u64::from(next == MuxState::CollectingDistributing);
         if self.is_active() {
             self.counters.deactivations += 1;
-            self.damper.went_down(now);
+            // What other links lack is not this one's fault.
+            if !selected || !in_sync {
+                self.damper.went_down(now);
+            }
         }
         self.mux = next;
         self.wait_while = (next == MuxState::Waiting).then(|| now.after(AGGREGATE_WAIT));
         let active = next == MuxState::CollectingDistributing;
-        self.set_actor(LacpState::SYNCHRONIZATION, active || next == MuxState::Attached);
+        self.set_actor(LacpState::SYNCHRONIZATION, active || enough && next == MuxState::Attached);
         self.set_actor(LacpState::COLLECTING.and(LacpState::DISTRIBUTING), active);
         self.need_to_transmit |= next != MuxState::Waiting;
         true

@@ -45,8 +45,10 @@ impl Group {
 /// Chooses the aggregate and selects its ports. Returns whether any port's selection changed.
 pub(super) fn select(config: &LagConfig, ports: &mut [Port], aggregate: &mut Option<Group>) -> bool {
     let mut groups = BTreeMap::<Group, Vec<usize>>::new();
+    // A link that flaps is worse than another, and better than none.
+    let spared = ports.iter().any(|port| !port.is_damped() && Group::of(port).is_some());
     for (index, port) in ports.iter().enumerate() {
-        if let Some(group) = Group::of(port) {
+        if let Some(group) = Group::of(port).filter(|_| !(spared && port.is_damped())) {
             groups.entry(group).or_default().push(index);
         }
     }
@@ -64,7 +66,7 @@ pub(super) fn select(config: &LagConfig, ports: &mut [Port], aggregate: &mut Opt
         };
         port.exclusion = match (Group::of(port), aggregate.as_ref()) {
             _ if port.is_looped() => Some(Exclusion::Loopback),
-            _ if port.is_damped() => Some(Exclusion::Flapping),
+            _ if port.is_damped() && wanted == Selected::Unselected => Some(Exclusion::Flapping),
             (Some(group), Some(chosen)) if group != *chosen => Some(group.exclusion(chosen)),
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! The Selection logic: which links form the aggregate.
 
-use sluice_protocols::lacp::{LagConfig, MuxState, PortConfig, Selected};
+use sluice_protocols::lacp::{Exclusion, LagConfig, MuxState, PortConfig, Selected};
 use sluice_wire::lacp::Lacp;
 
 use crate::support::{Conversation, PARTNER, READY, STRANGER, config, mac, secs};
@@ -156,11 +156,57 @@ fn too_few_links_are_a_lag_that_is_down() {
     let mut conversation = Conversation::up(LagConfig { min_links: 2, ..config(3) });
     conversation.link(0, None);
     assert_eq!(conversation.news(), ["0 inactive"]);
+    conversation.actions();
     conversation.link(1, None);
-    assert_eq!(conversation.news(), ["1 inactive", "LAG down"]);
-    assert_eq!(active(&conversation), [2], "LACP itself goes on");
+    assert_eq!(
+        conversation.actions(),
+        ["1 inactive", "2 inactive", "LAG down", "2 sends AG to AGS"],
+        "the other end, which may need fewer links, is told that none is in use"
+    );
     conversation.lag.configure(config(3), conversation.now).unwrap();
-    assert_eq!(conversation.news(), ["LAG up"]);
+    assert_eq!(conversation.news(), ["2 active", "LAG up"]);
+}
+
+#[test]
+fn links_come_back_together_when_there_are_enough() {
+    let mut conversation = Conversation::up(LagConfig { min_links: 2, ..config(2) });
+    conversation.link(0, None);
+    assert_eq!(conversation.news(), ["0 inactive", "1 inactive", "LAG down"]);
+    // The other end waits for this one to be in sync, and is so itself.
+    conversation.hear(1, READY);
+    assert_eq!(conversation.news(), Vec::<String>::new());
+    conversation.link(0, Some(10_000));
+    conversation.hear(0, READY);
+    assert_eq!(conversation.pass(secs(2)).iter().filter(|line| line.contains("active")).count(), 2);
+    assert_eq!(active(&conversation), [0, 1]);
+    assert!(conversation.lag.is_up());
+    // It was not the second link that flapped.
+    for _ in 0..4 {
+        conversation.link(0, None);
+        conversation.link(0, Some(10_000));
+        conversation.hear(0, READY);
+        conversation.pass(secs(2));
+        conversation.hear(0, READY);
+    }
+    assert_eq!(
+        (conversation.port(0).exclusion, conversation.port(1).exclusion),
+        (Some(Exclusion::Flapping), None)
+    );
+}
+
+#[test]
+fn links_that_all_flap_are_used_where_there_is_no_other() {
+    let mut conversation = Conversation::up(config(2));
+    let flap = |conversation: &mut Conversation, port: u16| {
+        conversation.hear(port, "AG");
+        conversation.hear(port, READY);
+    };
+    (0..4).for_each(|_| flap(&mut conversation, 0));
+    assert_eq!(active(&conversation), [1], "one is left out while there is another");
+    (0..4).for_each(|_| flap(&mut conversation, 1));
+    conversation.pass(secs(3));
+    assert_eq!(active(&conversation), [0, 1], "a link that flaps is better than none");
+    assert!(conversation.lag.is_up());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use sluice_intent::plan::{Encapsulation, Location, LogicalPort, PortIndex, PortK
 
 use sluice_protocols::neighbor::{NeighborKey, NeighborState, NeighborView};
 
+use super::uplinks::uplink_of;
 use super::{Node, running};
 
 pub(super) fn physical_ports(node: &Node) -> anyhow::Result<Vec<PhysicalPort>> {
@@ -115,7 +116,7 @@ pub(super) fn vteps(node: &Node) -> anyhow::Result<Vec<Vtep>> {
             gateway: tep.gateway,
             mac: running.mac(plan, uplink.port).to_string(),
             vlan: tep.vlan.map(|vlan| vlan.get()),
-            uplink: uplink.name.clone(),
+            uplink: uplink_of(node, uplink.port),
             port: plan.port_name(carrier(node, uplink.port)).to_owned(),
             mtu: tep.mtu,
             state: match node.teps.health_of(&tep.name) {

@@ -26,7 +26,7 @@ pub(super) fn lags(node: &Node) -> anyhow::Result<Vec<Lag>> {
             load_balancing: word(&planned.load_balancing),
             min_links: planned.min_links,
             mac: running.mac(&node.plan, node.plan.lag_port(position)).to_string(),
-            system: node.lags.system().to_string(),
+            system: node.lags.system().unwrap_or_default().to_string(),
             key,
             partner: view.partner.map(|partner| LagPartner {
                 system: partner.system.to_string(),
@@ -175,7 +175,7 @@ fn host_tep(node: &Node, tep: &plan::Tep) -> HostTep {
 }
 
 /// The uplink on a port, or the one that a team is on now.
-fn uplink_of(node: &Node, port: PortIndex) -> String {
+pub(super) fn uplink_of(node: &Node, port: PortIndex) -> String {
     let on = carrier(node, port);
     let uplink = node.plan.uplinks.iter().find(|uplink| uplink.port == on);
     uplink.map_or_else(String::new, |uplink| uplink.name.clone())
