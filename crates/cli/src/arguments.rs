@@ -175,7 +175,8 @@ pub(crate) enum NodeCommand {
     #[command(after_help = "Examples:
   sluice set dataplane ring-size rx 1024
   sluice set dataplane flow-cache disabled
-  sluice set dataplane profile enabled")]
+  sluice set dataplane profile enabled
+  sluice set tep tep-1 recover")]
     Set {
         #[command(subcommand)]
         what: Set,

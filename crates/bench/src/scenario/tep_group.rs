@@ -65,6 +65,17 @@ const OWN: Own = Own {
         "zero_copy",
         "generator",
         "trial_ms",
+        "generator_cores",
+        "device_cores",
+        "uplinks",
+        "downlinks",
+        "device_uplinks",
+        "device_downlinks",
+        "kind",
+        "uplink_macs",
+        "downlink_macs",
+        "no_huge_pages",
+        "profile",
     ],
     arguments,
     document: Some(|_| Ok(network::topology()?.source)),
@@ -96,6 +107,9 @@ fn arguments(command: Command) -> Command {
     let command = command
         .mut_arg("trial_s", |argument| {
             argument.help("Seconds of each measurement [default: 10, with --quick 4, with --full 100]")
+        })
+        .mut_arg("show_document", |argument| {
+            argument.help("Print the lab, whose nodes get their groups taken away and changed for each way of placing, and no BFD")
         })
         .mut_arg("full", |argument| argument.help("The document's own 100 seconds"))
         .mut_arg("quick", |argument| argument.help("Short measurements, and few"))

@@ -91,14 +91,20 @@ c and s on the transport network (VRF 0).")]
     )]
     Lags,
     /// The node's own TEPs
-    #[command(after_help = "Examples:
-  sluice get vteps")]
+    #[command(
+        alias = "vtep",
+        after_help = "Examples:
+  sluice get vteps"
+    )]
     Vteps,
     /// Tunnels to the TEPs of other nodes
-    #[command(after_help = "Examples:
+    #[command(
+        alias = "tunnel-port",
+        after_help = "Examples:
   sluice get tunnel-ports
   sluice get tunnel-ports stats
-  sluice 'get tunnel-ports | find down'")]
+  sluice 'get tunnel-ports | find down'"
+    )]
     TunnelPorts {
         /// The same: what each tunnel carried is in its row
         what: Option<PortPart>,
@@ -111,15 +117,21 @@ c and s on the transport network (VRF 0).")]
   sluice 'get tn-tep-groups | find faulty'"
     )]
     TnTepGroups,
-    /// BFD sessions with the TEPs of other nodes
-    #[command(after_help = "Examples:
+    /// BFD sessions with the TEPs of other nodes, and with neighbours on interfaces
+    #[command(
+        alias = "bfd-session",
+        after_help = "Examples:
   sluice get bfd-sessions
   sluice 'get bfd-sessions | find Down'
-  sluice get bfd-sessions --json")]
+  sluice get bfd-sessions --json"
+    )]
     BfdSessions,
     /// What is wrong now
-    #[command(after_help = "Examples:
-  sluice get alarms")]
+    #[command(
+        alias = "alarm",
+        after_help = "Examples:
+  sluice get alarms"
+    )]
     Alarms,
     /// Neighbours on uplinks and on the transport network
     #[command(

@@ -78,8 +78,8 @@ pub struct Segment {
     /// Encapsulation towards other nodes. Default: that of the uplink profile, else Geneve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encapsulation: Option<Encapsulation>,
-    /// Name of the local TEP that the segment is pinned to. Default: any of the TEP group; without a group, the first of the family of its
-    /// remote TEPs.
+    /// Name of the local TEP that the segment is pinned to. Default: any of the TEP group; without a group, segments are spread over the TEPs
+    /// by their VNI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tep: Option<Name>,
     /// Name of the teaming whose uplinks carry the segment: it takes the TEPs on those, in their order.
