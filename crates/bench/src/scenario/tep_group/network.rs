@@ -220,6 +220,8 @@ impl Network {
     }
 }
 
+/// Bytes that are more than connections take to be set up.
+const BEGUN: u64 = 256 * 1024;
 /// Seconds at either end of the streams that do not count for what they carry together: each begins and ends at a moment of its own.
 const RAGGED_S: u16 = 1;
 
@@ -233,12 +235,22 @@ impl Edge {
     /// Bits a second that both uplinks carry while all streams of a span run.
     fn rate_in_the_middle(&self, span: Span) -> Result<f64> {
         let seconds = |seconds: u16| Duration::from_secs(seconds.into());
+        self.wait_for_streams()?;
         std::thread::sleep(seconds(span.omitted + RAGGED_S));
         let (before, begun) = (self.carried()?, Instant::now());
         std::thread::sleep(seconds(span.seconds.saturating_sub(2 * RAGGED_S).max(1)));
         let (after, elapsed) = (self.carried()?, begun.elapsed());
         let bytes = after.iter().sum::<u64>() - before.iter().sum::<u64>();
         Ok(bytes as f64 * 8.0 / elapsed.as_secs_f64())
+    }
+
+    /// Until the streams have begun: on a busy machine their programs take a while to start.
+    fn wait_for_streams(&self) -> Result<()> {
+        let (before, deadline) = (self.carried()?.iter().sum::<u64>(), Instant::now() + READY_LIMIT);
+        while self.carried()?.iter().sum::<u64>() < before + BEGUN && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     /// Bytes that each uplink has carried in the direction of the streams.
