@@ -6,12 +6,13 @@
 use sluice_datapath::punt::PuntKind;
 use sluice_datapath::time::Timestamp;
 use sluice_datapath::token_bucket::TokenBucket;
+use sluice_intent::plan::MAX_BFD_PACKETS;
 
 /// Packets of each kind in a second; of ARP and neighbour discovery those to a group.
 const A_SECOND: [u64; PuntKind::COUNT] = [2_000, 2_000, 10_000, BFD_A_SECOND, SLOW_PROTOCOLS_A_SECOND];
 
-/// BFD packets in a second: of 10,000 sessions at 300 ms, and some more.
-const BFD_A_SECOND: u64 = 50_000;
+/// BFD packets in a second: of 10,000 sessions at 300 ms, and some more. A document with sessions that would need more is refused.
+const BFD_A_SECOND: u64 = MAX_BFD_PACKETS as u64;
 
 /// LACPDUs and markers in a second: the ten that IEEE 802.3 annex 57A.4 allows a link, for more links than a node has.
 const SLOW_PROTOCOLS_A_SECOND: u64 = 500;
