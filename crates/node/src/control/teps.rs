@@ -185,7 +185,7 @@ impl Teps {
         for name in gone {
             if let Some(id) = self.ids.remove(&name) {
                 // It is there, since it has a number.
-                let _ = self.health.remove(id);
+                let _ = self.health.remove(id, now);
                 self.alarms.clear(AlarmKind::TepFaulty, &name, "the node no longer has the TEP");
             }
         }
