@@ -148,13 +148,14 @@ pub(crate) fn check(draft: &Draft, findings: &mut Findings) -> Option<Plan> {
         })
     };
     let plan = assemble();
-    if plan.is_none() {
-        findings.report(
+    match &plan {
+        Some(plan) => availability::check_capacity(plan, findings),
+        None => findings.report(
             Path::root(),
             "a part of the document could not be read, without a reason that could be told",
-        );
+        ),
     }
-    plan
+    plan.filter(|_| findings.is_empty())
 }
 
 /// The list, where it has no gap.

@@ -41,6 +41,8 @@ pub const MAX_GATEWAYS: usize = 4096;
 pub const MAX_INTERFACES: usize = 256;
 /// Most neighbours of a gateway that BFD watches.
 pub const MAX_BFD_PEERS: usize = 256;
+/// BFD packets at most that a worker hands over in a second. A document whose sessions would need more is refused.
+pub const MAX_BFD_PACKETS: u32 = 50_000;
 /// Most static routes of all gateways together.
 pub const MAX_STATIC_ROUTES: usize = 1_048_576;
 /// Least MTU of anything that has one: what every IPv4 host accepts (RFC 791 section 3.1).

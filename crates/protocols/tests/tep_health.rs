@@ -249,11 +249,59 @@ fn a_node_without_a_tep_that_works_is_isolated() {
     assert!(node.health.is_isolated());
     node.set(0, WORKS);
     assert_eq!(node.actions(), ["0 recovered: Own", "isolated: false"]);
-    node.health.remove(TepId(0)).unwrap();
+    node.health.remove(TepId(0), node.now).unwrap();
     assert_eq!(node.actions(), ["isolated: true"]);
-    node.health.remove(TepId(1)).unwrap();
+    node.health.remove(TepId(1), node.now).unwrap();
     assert_eq!(node.actions(), ["1 recovered: Configuration", "isolated: false"], "no TEPs are no isolation");
-    assert_eq!(node.health.remove(TepId(1)), Err(TepHealthError::Unknown(1)));
+    assert_eq!(node.health.remove(TepId(1), node.now), Err(TepHealthError::Unknown(1)));
+}
+
+#[test]
+fn where_no_other_tep_is_used_one_that_works_does_not_wait() {
+    let mut node = Node::new(profile());
+    // The fabric is gone for ten seconds.
+    node.set(0, SILENT);
+    node.set(1, SILENT);
+    let faulty =
+        ["0 faulty: SessionsDown, retry at 305", "1 faulty: SessionsDown, retry at 305", "isolated: true"];
+    assert_eq!(node.pass(secs(10)), faulty);
+    node.set(1, WORKS);
+    assert_eq!(node.actions(), ["1 recovered: NoOther", "isolated: false"]);
+    // The other one has no such haste.
+    node.set(0, WORKS);
+    let view = node.health.get(TepId(0)).unwrap();
+    assert_eq!((node.actions(), view.works, view.is_usable()), (vec![], true, false));
+    // It is the one that works when the first one fails again, which now waits longer.
+    node.set(1, SILENT);
+    assert_eq!(node.pass(secs(5)), ["1 faulty: SessionsDown, retry at 615", "0 recovered: NoOther"]);
+}
+
+#[test]
+fn the_only_tep_comes_back_with_its_link_however_often_that_fails() {
+    let mut node = Node::new(profile());
+    node.health.remove(TepId(1), node.now).unwrap();
+    for _ in 0..5 {
+        node.set(0, NO_LINK);
+        assert_eq!(node.actions().last().unwrap(), "isolated: true");
+        node.set(0, SILENT);
+        assert_eq!(node.actions(), [""; 0], "nobody is heard yet");
+        node.set(0, WORKS);
+        assert_eq!(node.actions().last().unwrap(), "isolated: false");
+        assert!(node.health.get(TepId(0)).unwrap().is_usable());
+        node.pass(secs(1));
+    }
+}
+
+#[test]
+fn by_hand_only_means_that_but_a_tep_that_works_is_no_isolation() {
+    let mut node = Node::new(TepHealthConfig { auto_recovery: false, ..profile() });
+    node.set(0, SILENT);
+    node.set(1, SILENT);
+    node.pass(secs(5));
+    assert!(node.health.is_isolated());
+    node.set(0, WORKS);
+    assert_eq!(node.actions(), ["isolated: false"], "flows stay with TEPs that are not used, where none is");
+    assert_eq!(node.pass(secs(100_000)), [""; 0]);
 }
 
 #[test]
@@ -367,7 +415,7 @@ impl Model {
                 assert!(!lost || !self.node.health.get(tep).unwrap().is_usable(), "in the same call");
             }
             Step::Remove(tep) => {
-                let removed = self.node.health.remove(TepId(*tep));
+                let removed = self.node.health.remove(TepId(*tep), now);
                 assert_eq!(removed.is_ok(), self.known.remove(&TepId(*tep)));
                 self.silent.remove(&TepId(*tep));
             }
@@ -422,6 +470,9 @@ impl Model {
                 }
                 Action::Recovered { tep, recovery } => {
                     let (since, cause) = self.faulty.remove(&tep).expect("a fault that ends was told");
+                    if recovery == Recovery::NoOther {
+                        assert!(self.known.len() == self.faulty.len() + 1, "another one is used");
+                    }
                     if recovery == Recovery::Automatic {
                         assert!(now.since(since) >= secs(300), "{:?} after {cause:?}", now.since(since));
                     }
@@ -444,7 +495,10 @@ impl Model {
             assert!(view.health != Health::Healthy || !silent, "healthy means heard");
             assert!(view.backoff.is_none_or(|backoff| backoff <= secs(3_600)));
         }
-        assert_eq!(self.isolated, !views.is_empty() && views.iter().all(|view| !view.is_usable()));
+        let unused = !views.is_empty() && views.iter().all(|view| !view.is_usable());
+        let works = views.iter().any(|view| view.works);
+        assert_eq!(self.isolated, unused && !works);
+        assert!(!(unused && works && self.config.auto_recovery), "nobody waits where there is no other");
     }
 }
 
@@ -455,8 +509,8 @@ proptest! {
     fn whatever_happens(steps in prop::collection::vec(step(), 1..100)) {
         let config = TepHealthConfig { max_backoff: secs(3_600), ..profile() };
         let mut node = Node::new(config);
-        node.health.remove(TepId(0)).unwrap();
-        node.health.remove(TepId(1)).unwrap();
+        node.health.remove(TepId(0), node.now).unwrap();
+        node.health.remove(TepId(1), node.now).unwrap();
         let mut model = Model {
             node,
             config,

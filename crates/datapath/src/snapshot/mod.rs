@@ -163,27 +163,46 @@ impl Snapshot {
     pub fn set_tep(&self, tep: TepIndex, usable: bool) {
         if self.tunnel_states.set_tep(tep, usable) {
             self.follow_service_routers();
+            self.tunnel_states.announce();
         }
     }
 
     /// Says whether a remote TEP can be reached from a local one. Workers see it at their next batch.
     pub fn set_pair(&self, pair: TepPairId, usable: bool) {
-        if self.tunnel_states.set_pair(pair, usable) {
-            self.follow_service_routers();
-        }
+        self.set_reachable(&[(pair, usable)], &[]);
     }
 
     /// A service router is reached while one of the tunnels to it is usable.
     fn follow_service_routers(&self) {
         for (next_hop, group) in &self.service_routers {
             let mut tunnels = self.tunnel_group(*group).tunnels();
-            self.set_next_hop(*next_hop, tunnels.any(|id| self.tunnel_states.is_usable(self.tunnel(id))));
+            self.next_hops.set(*next_hop, tunnels.any(|id| self.tunnel_states.is_usable(self.tunnel(id))));
         }
     }
 
     /// Says whether a next hop can be reached. Workers see it at their next batch.
     pub fn set_next_hop(&self, next_hop: NextHopId, reachable: bool) {
-        if self.next_hops.set(next_hop, reachable) {
+        self.set_reachable(&[], &[(next_hop, reachable)]);
+    }
+
+    /// Says of many pairs and next hops whether they can be reached. Workers see it at their next batch, and go through what they have for it
+    /// once; not at all where only pairs changed whose local TEP is not used in any case.
+    pub fn set_reachable(&self, pairs: &[(TepPairId, bool)], next_hops: &[(NextHopId, bool)]) {
+        let mut news = false;
+        for (pair, usable) in pairs {
+            let matters = self
+                .tep_pairs
+                .get(pair.index())
+                .is_some_and(|pair| self.tunnel_states.is_tep_usable(pair.tep));
+            news |= self.tunnel_states.set_pair(*pair, *usable) && matters;
+        }
+        if news {
+            self.follow_service_routers();
+        }
+        for (next_hop, reachable) in next_hops {
+            news |= self.next_hops.set(*next_hop, *reachable);
+        }
+        if news {
             self.tunnel_states.announce();
         }
     }

@@ -103,28 +103,20 @@ impl TunnelStates {
         Self { pairs_down: (0..pairs).map(|_| AtomicBool::new(false)).collect(), ..Self::default() }
     }
 
-    /// Says whether a local TEP can be used, and returns whether that is news.
+    /// Says whether a local TEP can be used, and returns whether that is news, which is to be announced.
     pub(super) fn set_tep(&self, tep: TepIndex, usable: bool) -> bool {
         let bit = 1 << tep.0;
         let before = match usable {
             true => self.teps_down.fetch_and(!bit, Ordering::Relaxed),
             false => self.teps_down.fetch_or(bit, Ordering::Relaxed),
         };
-        let changed = (before & bit == 0) != usable;
-        if changed {
-            self.announce();
-        }
-        changed
+        (before & bit == 0) != usable
     }
 
-    /// Says whether a remote TEP can be reached from a local one, and returns whether that is news.
+    /// Says whether a remote TEP can be reached from a local one, and returns whether that is news, which is to be announced.
     pub(super) fn set_pair(&self, pair: TepPairId, usable: bool) -> bool {
         let down = self.pairs_down.get(pair.index());
-        let changed = down.is_some_and(|down| down.swap(!usable, Ordering::Relaxed) == usable);
-        if changed {
-            self.announce();
-        }
-        changed
+        down.is_some_and(|down| down.swap(!usable, Ordering::Relaxed) == usable)
     }
 
     /// Has the workers look at what has changed.

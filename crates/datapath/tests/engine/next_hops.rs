@@ -52,6 +52,31 @@ fn pair(snapshot: &Snapshot, remote: &str) -> TepPairId {
 }
 
 #[test]
+fn what_is_told_at_once_is_announced_once_and_not_where_its_tep_is_down_already() {
+    let mut node = host();
+    let before = edges(&mut node);
+    let changes = |node: &Node, change: &dyn Fn(&Snapshot)| {
+        let snapshot = node.engine.snapshot();
+        let before = snapshot.tunnel_states().version();
+        change(snapshot);
+        snapshot.tunnel_states().version() - before
+    };
+    let pairs: Vec<_> = EDGES[1..].iter().map(|edge| pair(node.engine.snapshot(), edge)).collect();
+    let all = |usable: bool| pairs.iter().map(|pair| (*pair, usable)).collect::<Vec<_>>();
+    assert_eq!(changes(&node, &|snapshot| snapshot.set_reachable(&all(false), &[])), 1);
+    assert_eq!(changes(&node, &|snapshot| snapshot.set_reachable(&all(false), &[])), 0, "no news");
+    assert!(edges(&mut node).iter().all(|edge| *edge == address(EDGES[0])));
+    assert_eq!(changes(&node, &|snapshot| snapshot.set_tep(TepIndex(0), false)), 1);
+    assert_eq!(
+        changes(&node, &|snapshot| snapshot.set_reachable(&all(true), &[])),
+        0,
+        "no flow goes by them"
+    );
+    assert_eq!(changes(&node, &|snapshot| snapshot.set_tep(TepIndex(0), true)), 1);
+    assert_eq!(edges(&mut node), before, "they are known to be reached");
+}
+
+#[test]
 fn flows_leave_a_service_router_that_is_not_reached_and_return_to_it() {
     let mut node = host();
     let before = edges(&mut node);

@@ -27,6 +27,12 @@ pub(super) enum AlarmKind {
     TunnelDown,
     /// A neighbour on an interface, which BFD watches, is not reached.
     NeighborDown,
+    /// A path that BFD watches goes down again and again, and is not used until it is quiet.
+    PathFlapping,
+    /// Paths that are to be watched have no BFD session, since there are too many.
+    BfdSessionsFull,
+    /// BFD packets are refused, many in a short time.
+    BfdRefused,
     /// Another station uses an address of this node.
     AddressConflict,
 }
@@ -44,6 +50,9 @@ impl AlarmKind {
             Self::TepFaulty => "tep-faulty",
             Self::TunnelDown => "tunnel-down",
             Self::NeighborDown => "neighbor-down",
+            Self::PathFlapping => "path-flapping",
+            Self::BfdSessionsFull => "bfd-sessions-full",
+            Self::BfdRefused => "bfd-refused",
             Self::AddressConflict => "address-conflict",
         }
     }
@@ -71,6 +80,15 @@ impl Alarms {
         tracing::warn!(alarm = kind.name(), object, "{description}");
         let since = self.0.get(&key).map_or_else(Instant::now, |open| open.since);
         self.0.insert(key, Alarm { since, description });
+    }
+
+    /// There is something else to say of an alarm that is open, neither worse nor its end.
+    pub(super) fn revise(&mut self, kind: AlarmKind, object: &str, description: String) {
+        let open = self.0.get_mut(&(kind, object.to_owned()));
+        if let Some(open) = open.filter(|open| open.description != description) {
+            tracing::info!(alarm = kind.name(), object, "{description}");
+            open.description = description;
+        }
     }
 
     /// It is over, if it was open.
@@ -101,6 +119,10 @@ mod tests {
         assert_eq!(since(&alarms), first, "another reason, the same alarm");
         let open: Vec<_> = alarms.open().map(|(_, object, alarm)| (object, &*alarm.description)).collect();
         assert_eq!(open, [("tep-1", "no session is up"), ("tep-2", "its link is down")]);
+        alarms.revise(AlarmKind::TepFaulty, "tep-2", "it waits for its recovery".into());
+        alarms.revise(AlarmKind::TepFaulty, "tep-3", "it is not faulty".into());
+        let open: Vec<_> = alarms.open().map(|(_, object, alarm)| (object, &*alarm.description)).collect();
+        assert_eq!(open, [("tep-1", "no session is up"), ("tep-2", "it waits for its recovery")]);
         alarms.clear(AlarmKind::TunnelDown, "tep-1", "never raised");
         alarms.clear(AlarmKind::TepFaulty, "tep-1", "works again");
         assert_eq!(alarms.open().count(), 1);

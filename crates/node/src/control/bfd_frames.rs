@@ -7,14 +7,15 @@
 //!
 //! Geneve follows RFC 9521 section 4: control packets have the O bit; the addresses of the inner IP header are those of the TEPs, which are what
 //! is watched. VXLAN follows RFC 8971 section 4: the inner destination is a loopback address, which nothing routes, and the inner frame is for
-//! the MAC address that is reserved for BFD there; Geneve uses it too. VNI 0, which no segment can have, stands for the tunnel itself:
+//! the MAC address that is reserved for BFD there. RFC 9521 wants the MAC address of the far end in Geneve, which nothing tells a node whose
+//! tunnels are routed: that reserved address stands for it there too. From others both are accepted, in either encapsulation. VNI 0, which no segment can have, stands for the tunnel itself:
 //! both RFCs leave the number to the operator.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_datapath::punt::Entry;
 use sluice_intent::plan::{Encapsulation, PortIndex};
-use sluice_protocols::bfd::{PORT, Path, Received, TTL, Via};
+use sluice_protocols::bfd::{PORT, Path, Received, Refusal, TTL, Via};
 use sluice_protocols::neighbor::Link;
 use sluice_wire::bfd::PACKET_LEN;
 use sluice_wire::ethernet::EthernetView;
@@ -120,29 +121,28 @@ struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    fn of(frame: EthernetView<'a>, checksum: Checksum) -> Option<Self> {
+    fn of(frame: EthernetView<'a>, checksum: Checksum) -> Result<Self, Refusal> {
+        let malformed = |_: WireError| Refusal::Malformed;
+        let damaged = |_: WireError| Refusal::Checksum;
         match frame.ether_type() {
             EtherType::IPV4 => {
-                let packet = Ipv4View::parse(frame.payload()).ok()?;
-                let udp = UdpView::parse(packet.payload()).ok()?;
-                let checks = || -> Result<(), WireError> {
-                    packet.verify_checksum()?;
-                    udp.verify_checksum(packet.pseudo_header())
-                };
-                checks().ok()?;
+                let packet = Ipv4View::parse(frame.payload()).map_err(malformed)?;
+                packet.verify_checksum().map_err(damaged)?;
+                let udp = UdpView::parse(packet.payload()).map_err(malformed)?;
+                udp.verify_checksum(packet.pseudo_header()).map_err(damaged)?;
                 let (source, destination) = (packet.source().into(), packet.destination().into());
-                Some(Self { source, destination, ttl: packet.ttl(), udp })
+                Ok(Self { source, destination, ttl: packet.ttl(), udp })
             }
             EtherType::IPV6 => {
-                let packet = Ipv6View::parse(frame.payload()).ok()?;
-                let udp = UdpView::parse(packet.upper_payload()).ok()?;
+                let packet = Ipv6View::parse(frame.payload()).map_err(malformed)?;
+                let udp = UdpView::parse(packet.upper_payload()).map_err(malformed)?;
                 if checksum == Checksum::Required || udp.checksum() != 0 {
-                    udp.verify_checksum(packet.pseudo_header()).ok()?;
+                    udp.verify_checksum(packet.pseudo_header()).map_err(damaged)?;
                 }
                 let (source, destination) = (packet.source().into(), packet.destination().into());
-                Some(Self { source, destination, ttl: packet.hop_limit(), udp })
+                Ok(Self { source, destination, ttl: packet.hop_limit(), udp })
             }
-            _ => None,
+            _ => Err(Refusal::Malformed),
         }
     }
 }
@@ -152,41 +152,60 @@ pub(super) fn link(port: PortIndex, vlan: u16) -> Link {
     Link::new(port.0, sluice_wire::VlanId::new(vlan).unwrap_or(sluice_wire::VlanId::UNTAGGED))
 }
 
-/// The packet in a frame that a worker took for BFD, and where it came from; none for what is damaged, or is not what it seemed.
-pub(super) fn read(frame: &[u8], entry: Entry) -> Option<(Received, &[u8])> {
-    let ethernet = EthernetView::parse(frame).ok()?;
-    let outer = Datagram::of(ethernet, Checksum::MayBeAbsent)?;
+/// Why a packet is refused, and who sent it, where that is known.
+pub(super) type Refused = (Refusal, Option<IpAddr>);
+
+/// The packet in a frame that a worker took for BFD, and where it came from. `own_mac`: the MAC address of this end of a path that is watched.
+pub(super) fn read(
+    frame: &[u8],
+    entry: Entry,
+    own_mac: impl Fn(&Path) -> Option<MacAddr>,
+) -> Result<(Received, &[u8]), Refused> {
+    let nobody = |reason: Refusal| (reason, None);
+    let ethernet = EthernetView::parse(frame).map_err(|_| nobody(Refusal::Malformed))?;
+    let outer = Datagram::of(ethernet, Checksum::MayBeAbsent).map_err(nobody)?;
+    let refused = |reason: Refusal| (reason, Some(outer.source));
     if outer.udp.destination_port() == PORT {
-        return read_plain(ethernet, entry);
+        return read_plain(ethernet, entry).map_err(refused);
     }
-    let tunnel = outer.udp.payload();
-    let inner = match outer.udp.destination_port() {
-        port::GENEVE => GeneveView::parse(tunnel).ok()?.payload(),
-        port::VXLAN => VxlanView::parse(tunnel).ok()?.payload(),
-        _ => return None,
-    };
-    let inner = Datagram::of(EthernetView::parse(inner).ok()?, Checksum::Required)?;
-    let destination = match inner.destination.to_canonical().is_loopback() {
+    let inner = inner_frame(&outer).map_err(refused)?;
+    let datagram = Datagram::of(inner, Checksum::Required).map_err(refused)?;
+    let destination = match datagram.destination.to_canonical().is_loopback() {
         true => outer.destination,
-        false => inner.destination,
+        false => datagram.destination,
     };
     // Whoever is inside has to be who is outside: the path that is watched is that of the tunnel.
-    if (inner.source, destination) != (outer.source, outer.destination) {
-        return None;
+    if (datagram.source, destination) != (outer.source, outer.destination) {
+        return Err(refused(Refusal::InnerAddress));
+    }
+    let own = own_mac(&path(destination, datagram.source));
+    if inner.destination() != INNER_DESTINATION && own.is_some_and(|own| inner.destination() != own) {
+        return Err(refused(Refusal::InnerMac));
     }
     let received = Received {
         via: Via::Tunnel { vni: None },
-        source: inner.source,
+        source: datagram.source,
         destination,
-        destination_port: inner.udp.destination_port(),
-        ttl: inner.ttl,
+        destination_port: datagram.udp.destination_port(),
+        ttl: datagram.ttl,
     };
-    Some((received, inner.udp.payload()))
+    Ok((received, datagram.udp.payload()))
+}
+
+/// The frame within a tunnel packet.
+fn inner_frame<'a>(outer: &Datagram<'a>) -> Result<EthernetView<'a>, Refusal> {
+    let tunnel = outer.udp.payload();
+    let inner = match outer.udp.destination_port() {
+        port::GENEVE => GeneveView::parse(tunnel).map(|geneve| geneve.payload()),
+        port::VXLAN => VxlanView::parse(tunnel).map(|vxlan| vxlan.payload()),
+        _ => return Err(Refusal::Malformed),
+    };
+    inner.and_then(EthernetView::parse).map_err(|_| Refusal::Malformed)
 }
 
 /// The packet of a neighbour.
-fn read_plain(ethernet: EthernetView<'_>, entry: Entry) -> Option<(Received, &[u8])> {
-    let Entry::Port(port) = entry else { return None };
+fn read_plain(ethernet: EthernetView<'_>, entry: Entry) -> Result<(Received, &[u8]), Refusal> {
+    let Entry::Port(port) = entry else { return Err(Refusal::Malformed) };
     let datagram = Datagram::of(ethernet, Checksum::Required)?;
     let vlan = ethernet.outer_tag().map_or(0, |tag| tag.id.get());
     let received = Received {
@@ -196,7 +215,7 @@ fn read_plain(ethernet: EthernetView<'_>, entry: Entry) -> Option<(Received, &[u
         destination_port: datagram.udp.destination_port(),
         ttl: datagram.ttl,
     };
-    Some((received, datagram.udp.payload()))
+    Ok((received, datagram.udp.payload()))
 }
 
 #[cfg(test)]
@@ -207,6 +226,11 @@ mod tests {
 
     const ENTRY: Entry = Entry::Port(PortIndex(3));
     const PAYLOAD: [u8; PACKET_LEN] = [7; PACKET_LEN];
+
+    /// Of a path that is not watched.
+    fn nobody(_: &Path) -> Option<MacAddr> {
+        None
+    }
 
     fn outer(encapsulation: Encapsulation) -> Outer {
         let (source, next_hop) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
@@ -225,7 +249,7 @@ mod tests {
                 for vlan in [None, Some(sluice_wire::VlanId::new(120).unwrap())] {
                     let outer = Outer { vlan, ..outer(encapsulation) };
                     let frame = build(&outer, &path, 50_000, &PAYLOAD).unwrap();
-                    let (received, payload) = read(&frame, ENTRY).unwrap();
+                    let (received, payload) = read(&frame, ENTRY, nobody).unwrap();
                     let expected = Received {
                         via: path.via,
                         source: path.local,
@@ -247,12 +271,13 @@ mod tests {
                 let vlan = sluice_wire::VlanId::new(vlan).ok().filter(|vlan| !vlan.is_untagged());
                 let outer = Outer { encapsulation: None, vlan, ..outer(Encapsulation::Geneve) };
                 let frame = build(&outer, &path, 50_000, &PAYLOAD).unwrap();
-                let (received, payload) = read(&frame, ENTRY).unwrap();
+                let (received, payload) = read(&frame, ENTRY, nobody).unwrap();
                 assert_eq!((received.via, received.source, received.destination), (path.via, local, remote));
                 assert_eq!((received.destination_port, received.ttl, payload), (3784, 255, &PAYLOAD[..]));
                 let mut damaged = frame.clone();
                 *damaged.last_mut().unwrap() ^= 1;
-                assert!(read(&damaged, ENTRY).is_none(), "the UDP checksum");
+                let refused = Err((Refusal::Checksum, None));
+                assert_eq!(read(&damaged, ENTRY, nobody), refused, "the UDP checksum");
             }
         }
     }
@@ -280,18 +305,43 @@ mod tests {
             frame
         };
         let last = right.len() - 1;
-        assert!(read(&damaged_at(last), ENTRY).is_none(), "the inner UDP checksum");
-        assert!(read(&damaged_at(14 + 20 + 8 + 8 + 14 + 15), ENTRY).is_none(), "the inner source");
-        assert!(read(&right[..last], ENTRY).is_none());
+        let refused = |frame: &[u8]| read(frame, ENTRY, nobody).unwrap_err();
+        let sender = Some(v4.local);
+        assert_eq!(refused(&damaged_at(last)), (Refusal::Checksum, sender), "the inner UDP checksum");
+        let inner = 14 + 20 + 8 + 8;
+        assert_eq!(refused(&damaged_at(inner + 14 + 15)), (Refusal::Checksum, sender), "the inner source");
+        assert_eq!(refused(&damaged_at(inner + 12)), (Refusal::Malformed, sender), "no IP");
+        assert_eq!(refused(&right[..last]), (Refusal::Malformed, None), "cut short");
         // The same from another TEP, with checksums that hold.
+        let stranger = [172, 16, 0, 3].into();
         let other =
-            build(&outer(Encapsulation::Geneve), &path([172, 16, 0, 3].into(), v4.remote), 50_000, &PAYLOAD)
-                .unwrap();
-        let mut forged = other[..14 + 20 + 8 + 8].to_vec();
-        forged.extend(&right[14 + 20 + 8 + 8..]);
-        assert!(
-            read(&other, ENTRY).is_some() && read(&forged, ENTRY).is_none(),
+            build(&outer(Encapsulation::Geneve), &path(stranger, v4.remote), 50_000, &PAYLOAD).unwrap();
+        let mut forged = other[..inner].to_vec();
+        forged.extend(&right[inner..]);
+        assert!(read(&other, ENTRY, nobody).is_ok());
+        assert_eq!(
+            refused(&forged),
+            (Refusal::InnerAddress, Some(stranger)),
             "inner and outer source differ"
         );
+    }
+
+    #[test]
+    fn the_inner_frame_is_for_this_end_or_for_bfd() {
+        const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+        let at = 14 + 20 + 8 + 8;
+        let [v4, _] = paths();
+        let own_mac = |watched: &Path| (*watched == path(v4.remote, v4.local)).then_some(OWN);
+        for encapsulation in [Encapsulation::Geneve, Encapsulation::Vxlan] {
+            let mut frame = build(&outer(encapsulation), &v4, 50_000, &PAYLOAD).unwrap();
+            assert_eq!(frame[at..at + 6], INNER_DESTINATION.0);
+            assert!(read(&frame, ENTRY, own_mac).is_ok());
+            frame[at..at + 6].copy_from_slice(&OWN.0);
+            assert!(read(&frame, ENTRY, own_mac).is_ok(), "{encapsulation:?}");
+            for other in [MacAddr([2, 0, 0, 0, 0, 3]), MacAddr::BROADCAST] {
+                frame[at..at + 6].copy_from_slice(&other.0);
+                assert_eq!(read(&frame, ENTRY, own_mac), Err((Refusal::InnerMac, Some(v4.local))));
+            }
+        }
     }
 }

@@ -8,19 +8,17 @@
 //!                  └─→ packets to send, by the first worker
 //! ```
 //!
-//! There is a session for each pair of TEPs that tunnels lead between, where the document has `bfd`. What follows from its state:
+//! There is a session for each pair of TEPs that tunnels lead between, where the document has `bfd`, and for each neighbour that it names.
+//! Whether a path is used follows from its session: [`sluice_protocols::bfd::PathState`]. Where no pair of a group is usable flows stay where they are, so that a node that
+//! ends BFD on purpose is still reached.
 //!
-//! - **Up**: the pair is used.
-//! - **Not up, and was before**: it is not used, also where the other node says that it is administratively down. Where no pair of a group is
-//!   usable flows stay where they are, so that a node that ends BFD on purpose is still reached.
-//! - **Never up**: it is used. The other node may have no BFD. But where that answers for [`FIRST_CONTACT`] without hearing this node, the
-//!   path is open in one direction only, and the pair is not used.
+//! A TEP's sessions count for its health once the other node was heard, unless the last that was heard is that it ends BFD.
 //!
-//! A TEP's sessions count for its health once the other node was heard and has not said that it ends BFD.
+//! What changes for a TEP is told to the workers at once, what changes for paths once a tick: thousands that fail together are one announcement.
 //!
 //! Only the control thread comes here. Time is that of the data plane's clock.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,17 +27,20 @@ use sluice_datapath::neighbor::NeighborTable;
 use sluice_datapath::snapshot::Snapshot;
 use sluice_intent::plan::{Plan, PortIndex, TepIndex};
 use sluice_protocols::Timestamp;
-use sluice_protocols::bfd::{self, Path, Refusals, SessionError, SessionView, Sessions, SessionsConfig, Via};
+use sluice_protocols::bfd::{
+    self, Path, PathState, Refusal, Refusals, SessionError, SessionView, Sessions, SessionsConfig, Via,
+};
 use sluice_protocols::tep_health::{
-    self, Cause, FIRST_CONTACT, Recovery, TepHealth, TepHealthConfig, TepHealthError, TepId, TepInputs,
-    TepView,
+    self, Recovery, TepHealth, TepHealthConfig, TepHealthError, TepId, TepInputs, TepView,
 };
 use sluice_wire::bfd::{BfdState, PACKET_LEN};
 
 use super::alarms::{AlarmKind, Alarms};
 use super::bfd_frames::{self, Outer};
+use super::bfd_refused::BfdRefused;
+use super::faults::{self, alarm_kind, fault_of_tep, object};
 use super::neighbors::timestamp;
-use super::watched::{self, Route, Wanted, Watched, Watches, is_of_neighbor, object};
+use super::watched::{self, Paths, Route, Wanted, Watched, is_of_neighbor};
 use crate::dataplane::Dataplane;
 use crate::worker::{Command, CycleClock, Punted};
 
@@ -60,15 +61,14 @@ pub(super) struct Teps {
     pub(super) alarms: Alarms,
     /// Numbers of the TEPs in `health`: a name keeps its number from document to document.
     ids: BTreeMap<String, TepId>,
-    watched: HashMap<Path, Watched>,
+    paths: Paths,
     /// Of paths that the last document took away: their sessions still say so.
     leaving: HashMap<Path, Route>,
     outgoing: Vec<Outgoing>,
-    /// When paths whose session is to come up are to be looked at again, soonest first.
-    overdue: VecDeque<(Timestamp, Path)>,
+    refused: BfdRefused,
     /// Names of ports whose link was seen down.
     links_down: HashSet<String>,
-    /// Every TEP of the node is faulty.
+    /// Every TEP of the node is faulty, and none works.
     isolated: bool,
     /// Sessions changed since the health was last told.
     changed: bool,
@@ -88,10 +88,10 @@ impl Teps {
             health: TepHealth::new(TepHealthConfig::default())?,
             alarms: Alarms::default(),
             ids: BTreeMap::new(),
-            watched: HashMap::new(),
+            paths: Paths::default(),
             leaving: HashMap::new(),
             outgoing: Vec::new(),
-            overdue: VecDeque::new(),
+            refused: BfdRefused::default(),
             links_down: HashSet::new(),
             isolated: false,
             changed: false,
@@ -119,34 +119,30 @@ impl Teps {
 
     fn configure_sessions(&mut self, snapshot: &Snapshot, now: Timestamp) {
         let plan = snapshot.plan();
-        let mut before = std::mem::take(&mut self.watched);
-        let mut full = None;
-        for (path, Wanted { watches, route, config }) in watched::wanted(snapshot) {
-            let result = match before.contains_key(&path) {
-                true => self.sessions.update(&path, config, now),
-                false => self.sessions.add(path, config, now),
+        let names: HashSet<&str> = plan.port_indices().map(|port| plan.port_name(port)).collect();
+        self.links_down.retain(|name| names.contains(name.as_str()));
+        let wanted = watched::wanted(snapshot);
+        // First what goes: what comes may need the places.
+        let mut before = self.remove_unwanted(&wanted, now);
+        let (all, mut without) = (wanted.len(), 0);
+        for (path, Wanted { watches, route, config }) in wanted {
+            let old = before.remove(&path);
+            let result = match old {
+                Some(_) => self.sessions.update(&path, config, now),
+                None => self.sessions.add(path, config, now),
             };
             match result {
                 Ok(()) => {
-                    let old = before.remove(&path);
-                    let (usable, overdue) =
-                        old.map_or_else(|| (true, self.expect(&path, now)), |old| (old.usable, old.overdue));
-                    self.watched.insert(path, Watched { watches, route, usable, overdue });
+                    // The document says that a neighbour has BFD; another node may have none.
+                    let new = || PathState::new(is_of_neighbor(&path), now);
+                    let state = old.map_or_else(new, |old| old.state);
+                    self.paths.insert(path, Watched { watches, route, state });
                 }
-                Err(error @ SessionError::Full(_)) => full = Some(error),
+                Err(SessionError::Full(_)) => without += 1,
                 Err(error) => tracing::error!(local = %path.local, remote = %path.remote, "{error}"),
             }
         }
-        if let Some(error) = full {
-            tracing::warn!("not everything is watched: {error}");
-        }
-        self.leaving.clear();
-        for (path, gone) in before {
-            // It is there, since it was watched.
-            let _ = self.sessions.remove(&path, now);
-            self.alarms.clear(alarm_kind(&path), &object(&path), "it is no longer watched");
-            self.leaving.insert(path, gone.route);
-        }
+        self.note_unwatched(&plan.name, all, without);
         self.changed = true;
         let down = self.addresses_on(plan, |port| self.is_down(plan, port));
         let (links_down, isolated) = (&self.links_down, self.isolated);
@@ -158,12 +154,37 @@ impl Teps {
         self.sessions.path_down(lost, now);
     }
 
-    /// Begins to wait for a session with a neighbour: the document says that it answers.
-    fn expect(&mut self, path: &Path, now: Timestamp) -> Option<Timestamp> {
-        is_of_neighbor(path).then(|| {
-            self.overdue.push_back((now.after(FIRST_CONTACT), *path));
-            now
-        })
+    /// Ends the sessions of paths that are no longer to be watched, and returns what was known of the others.
+    fn remove_unwanted(&mut self, wanted: &HashMap<Path, Wanted>, now: Timestamp) -> HashMap<Path, Watched> {
+        let mut before = self.paths.take();
+        self.leaving.clear();
+        before.retain(|path, gone| {
+            if wanted.contains_key(path) {
+                return true;
+            }
+            // It is there, since it was watched.
+            let _ = self.sessions.remove(path, now);
+            for kind in [alarm_kind(path), AlarmKind::PathFlapping] {
+                self.alarms.clear(kind, &object(path), "it is no longer watched");
+            }
+            self.leaving.insert(*path, gone.route);
+            false
+        });
+        before
+    }
+
+    /// Raises the alarm of paths without a session, or ends it.
+    fn note_unwatched(&mut self, node: &str, all: usize, without: usize) {
+        if without == 0 {
+            self.alarms.clear(AlarmKind::BfdSessionsFull, node, "every path has a BFD session again");
+            return;
+        }
+        let sentence = format!(
+            "{without} of {all} paths have no BFD session, since a node has at most {}: they are used whether they work or not; have fewer TEPs or \
+             bfd-peers",
+            all - without
+        );
+        self.alarms.raise(AlarmKind::BfdSessionsFull, node, sentence);
     }
 
     fn configure_health(&mut self, plan: &Plan, now: Timestamp) {
@@ -185,7 +206,7 @@ impl Teps {
         for name in gone {
             if let Some(id) = self.ids.remove(&name) {
                 // It is there, since it has a number.
-                let _ = self.health.remove(id);
+                let _ = self.health.remove(id, now);
                 self.alarms.clear(AlarmKind::TepFaulty, &name, "the node no longer has the TEP");
             }
         }
@@ -199,12 +220,12 @@ impl Teps {
     }
 
     /// Tells a snapshot which TEPs and pairs are usable.
-    fn tell(&self, snapshot: &Snapshot) {
+    fn tell(&mut self, snapshot: &Snapshot) {
         for (number, tep) in snapshot.plan().teps.iter().enumerate() {
             let usable = self.health_of(&tep.name).is_none_or(|view| view.is_usable());
             snapshot.set_tep(TepIndex(number as u16), usable);
         }
-        self.watched.values().for_each(|watched| tell(snapshot, watched));
+        self.paths.tell_all(snapshot);
     }
 
     /// A port came up or went down.
@@ -217,9 +238,10 @@ impl Teps {
             Via::Link(link) => link.port == port.0,
             Via::Tunnel { .. } => locals.contains(&path.local),
         };
+        let mut returned = false;
         if up {
             let withdrawn = self.isolated;
-            self.links_down.remove(name);
+            returned = self.links_down.remove(name);
             self.sessions.path_up(|path| here(path) && !(withdrawn && is_of_neighbor(path)), now);
         } else {
             self.links_down.insert(name.to_owned());
@@ -231,6 +253,18 @@ impl Teps {
             self.sessions.path_down(here, now);
         }
         self.take_session_actions(snapshot, now);
+        let paths: Vec<_> = self.paths.keys().filter(|path| here(path)).copied().collect();
+        for path in paths {
+            if returned {
+                self.paths.change(&path, |state| {
+                    state.link_is_back(now);
+                    false
+                });
+            } else if !up && !is_of_neighbor(&path) {
+                self.alarms.clear(AlarmKind::TunnelDown, &object(&path), "the link of its own TEP is down");
+            }
+        }
+        self.paths.tell_changes(snapshot);
     }
 
     fn is_down(&self, plan: &Plan, port: PortIndex) -> bool {
@@ -245,15 +279,46 @@ impl Teps {
 
     /// Takes a BFD packet that a worker handed over.
     pub(super) fn punted(&mut self, punted: &Punted, snapshot: &Snapshot, clock: CycleClock) {
-        let Some((received, payload)) = bfd_frames::read(punted.packet.data(), punted.punt.entry) else {
-            tracing::debug!("a BFD packet is damaged, or not from whom it says");
-            return;
-        };
         let now = timestamp(clock);
-        if let Err(reason) = self.sessions.receive(&received, payload, now) {
-            tracing::debug!(source = %received.source, "a BFD packet was refused: {reason}");
+        let own_mac = |path: &Path| self.paths.get(path).map(|watched| watched.route.outer.source);
+        match bfd_frames::read(punted.packet.data(), punted.punt.entry, own_mac) {
+            Ok((received, payload)) => {
+                if let Err(reason) = self.sessions.receive(&received, payload, now) {
+                    let path =
+                        Path { via: received.via, local: received.destination, remote: received.source };
+                    if self.is_bad(&path, reason, snapshot.plan()) {
+                        self.note_refused(reason, Some(received.source), snapshot.plan(), now);
+                    }
+                }
+            }
+            Err((reason, source)) => {
+                self.sessions.refuse(reason);
+                self.note_refused(reason, source, snapshot.plan(), now);
+            }
         }
         self.take_session_actions(snapshot, now);
+    }
+
+    /// Whether a packet of a path that its session refused should not have been sent: it is nobody's fault where this node ended the session, does
+    /// not watch tunnels, or lost what it knew of the session and the other node has not noticed yet.
+    fn is_bad(&self, path: &Path, reason: Refusal, plan: &Plan) -> bool {
+        let watches = is_of_neighbor(path) || plan.bfd.is_some();
+        match reason {
+            Refusal::PathDown | Refusal::AdminDown => false,
+            Refusal::UnknownPath => watches,
+            Refusal::UnknownDiscriminator => {
+                let session = self.sessions.get(path);
+                watches && session.is_none_or(|session| session.state == BfdState::Up)
+            }
+            _ => true,
+        }
+    }
+
+    fn note_refused(&mut self, reason: Refusal, source: Option<IpAddr>, plan: &Plan, now: Timestamp) {
+        tracing::debug!(?source, "a BFD packet was refused: {reason}");
+        if let Some(sentence) = self.refused.note(reason, source, now) {
+            self.alarms.raise(AlarmKind::BfdRefused, &plan.name, sentence);
+        }
     }
 
     /// Lets the timers act, and sends what sessions want to send. What was received is to be handed in before.
@@ -272,14 +337,22 @@ impl Teps {
             self.sessions.advance(now);
         }
         self.take_session_actions(snapshot, now);
-        while let Some((_, path)) = self.overdue.pop_front_if(|(due, _)| *due <= now) {
-            self.review_overdue(&path, snapshot, now);
+        while let Some(path) = self.paths.next_due(now) {
+            let Some(session) = self.sessions.get(&path) else { break };
+            if self.paths.change(&path, |state| state.advance(&session, now)) {
+                self.tell_people(&path, snapshot.plan());
+            }
         }
+        self.paths.tell_changes(snapshot);
         if std::mem::take(&mut self.changed) {
             self.tell_health(snapshot.plan(), now);
         }
         self.health.advance(now);
         self.take_health_actions(snapshot, now);
+        if self.refused.ends(now) {
+            let sentence = "no more BFD packets are refused than now and then";
+            self.alarms.clear(AlarmKind::BfdRefused, &snapshot.plan().name, sentence);
+        }
         self.send(neighbors, dataplane);
     }
 
@@ -287,7 +360,7 @@ impl Teps {
     /// they would find out after a detection time.
     pub(super) fn leave(&mut self, neighbors: &NeighborTable, dataplane: &mut Dataplane) {
         let now = timestamp(dataplane.clock);
-        for path in self.watched.keys() {
+        for path in self.paths.keys() {
             if let Err(error) = self.sessions.remove(path, now) {
                 tracing::debug!(remote = %path.remote, "{error}");
             }
@@ -302,7 +375,7 @@ impl Teps {
 
     fn send(&mut self, neighbors: &NeighborTable, dataplane: &mut Dataplane) {
         for Outgoing { path, source_port, payload } in self.outgoing.drain(..) {
-            let watched = self.watched.get(&path).map(|watched| watched.route);
+            let watched = self.paths.get(&path).map(|watched| watched.route);
             let Some(route) = watched.or_else(|| self.leaving.get(&path).copied()) else { continue };
             // Until the next hop is known nothing can be sent, and the session says so by not being up.
             let Some((_, next_hop)) = neighbors.resolve(&route.next_hop) else { continue };
@@ -330,64 +403,31 @@ impl Teps {
                 bfd::Action::StateChanged { path, from, to, diagnostic, .. } => {
                     tracing::debug!(local = %path.local, remote = %path.remote, %from, %to, %diagnostic, "BFD session");
                     self.changed = true;
-                    self.review(&path, snapshot, now);
+                    self.review(&path, from, snapshot.plan(), now);
                 }
             }
         }
     }
 
-    /// Looks at a session whose state changed.
-    fn review(&mut self, path: &Path, snapshot: &Snapshot, now: Timestamp) {
-        let (Some(view), Some(watched)) = (self.sessions.get(path), self.watched.get_mut(path)) else {
-            return;
-        };
-        let reason = match (view.state, view.counters.ups) {
-            (BfdState::Init, 0) => {
-                if watched.overdue.is_none() {
-                    watched.overdue = Some(now);
-                    self.overdue.push_back((now.after(FIRST_CONTACT), *path));
-                }
-                return;
-            }
-            (BfdState::Up, _) | (_, 0) => None,
-            _ => Some(view.diagnostic.to_string()),
-        };
-        watched.overdue = None;
-        self.set_usable(path, snapshot, reason);
-    }
-
-    /// Looks at a path whose session was to come up a while ago.
-    fn review_overdue(&mut self, path: &Path, snapshot: &Snapshot, now: Timestamp) {
-        let since = self.watched.get(path).and_then(|watched| watched.overdue);
-        if since.is_some_and(|since| since.after(FIRST_CONTACT) <= now) {
-            let heard = self.sessions.get(path).is_some_and(|view| view.counters.last_received.is_some());
-            let reason =
-                if heard { "it is heard, and does not hear this node" } else { "it has never answered" };
-            self.set_usable(path, snapshot, Some(reason.to_owned()));
+    /// Looks at a session whose state was `from`.
+    fn review(&mut self, path: &Path, from: BfdState, plan: &Plan, now: Timestamp) {
+        let Some(session) = self.sessions.get(path) else { return };
+        let changed = self.paths.change(path, |state| {
+            let before = state.fault();
+            state.session_changed(from, &session, now);
+            state.fault() != before
+        });
+        if changed {
+            self.tell_people(path, plan);
         }
     }
 
-    /// Says whether what a session watches is usable; `reason`: why it is not.
-    fn set_usable(&mut self, path: &Path, snapshot: &Snapshot, reason: Option<String>) {
-        let Some(watched) = self.watched.get_mut(path) else { return };
-        watched.usable = reason.is_none();
-        tell(snapshot, watched);
-        let Path { local, remote, .. } = path;
-        let what = if is_of_neighbor(path) { "neighbour" } else { "TEP" };
-        match reason {
-            Some(reason) => {
-                let others = if is_of_neighbor(path) { "next hops" } else { "TEPs" };
-                let sentence = format!(
-                    "{what} {remote} is not reached from {local} ({reason}); flows take other {others} where there are any: look at the path between \
-                     them"
-                );
-                self.alarms.raise(alarm_kind(path), &object(path), sentence);
-            }
-            None => {
-                let sentence = format!("{what} {remote} is reached from {local} again");
-                self.alarms.clear(alarm_kind(path), &object(path), &sentence);
-            }
-        }
+    /// Raises or ends the alarms of a path.
+    fn tell_people(&mut self, path: &Path, plan: &Plan) {
+        let Some(Watched { route, state, .. }) = self.paths.get(path) else { return };
+        // What its own link takes from a TEP is told once, of the TEP.
+        let alone = is_of_neighbor(path) || !self.is_down(plan, route.port);
+        faults::tell(path, state.fault(), alone, &mut self.alarms);
     }
 
     /// The node reaches no other node, or does again. Neighbours that watch it are told by their sessions, so that they send it nothing that it
@@ -397,14 +437,15 @@ impl Teps {
         self.isolated = isolated;
         if isolated {
             self.sessions.path_down(is_of_neighbor, now);
-            let withdrawn = self.watched.keys().any(is_of_neighbor);
+            let withdrawn = self.paths.keys().any(is_of_neighbor);
             let so = if withdrawn {
                 ", and its BFD sessions with neighbours are down, so that they use others"
             } else {
                 ""
             };
-            let sentence =
-                format!("every TEP of the node is faulty: it reaches no other node{so}; look at its uplinks");
+            let sentence = format!(
+                "every TEP of the node is faulty, and none works: it reaches no other node{so}; look at its uplinks"
+            );
             self.alarms.raise(AlarmKind::NodeIsolated, &plan.name, sentence);
         } else {
             let down = &self.links_down;
@@ -435,12 +476,12 @@ impl Teps {
     fn take_health_actions(&mut self, snapshot: &Snapshot, now: Timestamp) {
         while let Some(action) = self.health.next_action() {
             match action {
-                tep_health::Action::Faulty { tep, cause, .. } => self.set_tep(tep, snapshot, Some(cause)),
+                tep_health::Action::Faulty { tep, .. } => self.set_tep(tep, snapshot, false),
                 tep_health::Action::Recovered { tep, recovery } => {
                     if recovery != Recovery::Own {
                         tracing::debug!(tep = tep.0, ?recovery, "the TEP is tried again");
                     }
-                    self.set_tep(tep, snapshot, None);
+                    self.set_tep(tep, snapshot, true);
                 }
                 tep_health::Action::RecoveryFailed { tep, .. } => {
                     tracing::debug!(tep = tep.0, "the TEP does not work yet");
@@ -448,23 +489,29 @@ impl Teps {
                 tep_health::Action::Isolated(isolated) => self.set_isolated(isolated, snapshot, now),
             }
         }
+        self.review_faults();
+    }
+
+    /// Says of the TEPs that are faulty whether they work meanwhile.
+    fn review_faults(&mut self) {
+        for (name, id) in &self.ids {
+            let Some(view) = self.health.get(*id) else { continue };
+            if let Some(sentence) = fault_of_tep(name, &view) {
+                self.alarms.revise(AlarmKind::TepFaulty, name, sentence);
+            }
+        }
     }
 
     /// A TEP is faulty, or no longer.
-    fn set_tep(&mut self, id: TepId, snapshot: &Snapshot, fault: Option<Cause>) {
+    fn set_tep(&mut self, id: TepId, snapshot: &Snapshot, usable: bool) {
         let Some(name) = self.ids.iter().find(|(_, other)| **other == id).map(|(name, _)| name) else {
             return;
         };
         let Some(number) = snapshot.plan().teps.iter().position(|tep| tep.name == *name) else { return };
-        snapshot.set_tep(TepIndex(number as u16), fault.is_none());
-        match fault {
-            Some(cause) => {
-                let sentence = format!(
-                    "TEP '{name}' is faulty: {}; its flows take other TEPs where there are any",
-                    cause_in_words(cause)
-                );
-                self.alarms.raise(AlarmKind::TepFaulty, name, sentence);
-            }
+        snapshot.set_tep(TepIndex(number as u16), usable);
+        let fault = self.health.get(id).and_then(|view| fault_of_tep(name, &view));
+        match fault.filter(|_| !usable) {
+            Some(sentence) => self.alarms.raise(AlarmKind::TepFaulty, name, sentence),
             None => {
                 let sentence = format!("TEP '{name}' is used again");
                 self.alarms.clear(AlarmKind::TepFaulty, name, &sentence);
@@ -500,7 +547,8 @@ impl Teps {
 
     /// The sessions in the order of their paths, and whether each one's pair is usable.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (SessionView, bool)> {
-        let usable = |view: &SessionView| self.watched.get(&view.path).is_none_or(|watched| watched.usable);
+        let usable =
+            |view: &SessionView| self.paths.get(&view.path).is_none_or(|watched| watched.state.is_usable());
         self.sessions.sessions().map(move |view| (view, usable(&view)))
     }
 
@@ -515,28 +563,25 @@ impl Teps {
     }
 }
 
-/// Tells a snapshot what is known of a path.
-fn tell(snapshot: &Snapshot, watched: &Watched) {
-    match watched.watches {
-        Watches::Pair(pair) => snapshot.set_pair(pair, watched.usable),
-        Watches::NextHop(next_hop) => snapshot.set_next_hop(next_hop, watched.usable),
-    }
-}
-
-const fn alarm_kind(path: &Path) -> AlarmKind {
-    if is_of_neighbor(path) { AlarmKind::NeighborDown } else { AlarmKind::TunnelDown }
-}
-
-/// Why a TEP is faulty, for people.
-pub(super) const fn cause_in_words(cause: Cause) -> &'static str {
-    match cause {
-        Cause::NoAddress => "it has no address",
-        Cause::LinkDown => "its link is down",
-        Cause::SessionsDown => "none of its BFD sessions is up",
-    }
-}
-
-/// Whether a session says something about its TEP: what has never been answered may have nobody to answer it.
+/// Whether a session says something about its TEP: what has never been answered may have nobody to answer it, and who took leave is not lost.
 fn counts_for_health(view: &SessionView) -> bool {
-    view.counters.last_received.is_some() && view.remote_state != BfdState::AdminDown
+    view.counters.last_received.is_some() && !view.remote_left
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+    use super::*;
+
+    #[test]
+    fn paths_without_a_session_are_told_until_all_have_one() {
+        let mut teps = Teps::new().unwrap();
+        let told = |teps: &Teps| teps.alarms.open().map(|(_, _, alarm)| alarm.description.clone()).next();
+        teps.note_unwatched("edge-1", 20_000, 3_616);
+        let sentence = "3616 of 20000 paths have no BFD session, since a node has at most 16384: ";
+        assert!(told(&teps).is_some_and(|told| told.starts_with(sentence)));
+        teps.note_unwatched("edge-1", 16_384, 0);
+        assert_eq!(told(&teps), None);
+    }
 }

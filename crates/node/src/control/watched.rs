@@ -1,14 +1,14 @@
 //! What BFD watches: the pairs of TEPs that tunnels lead between, and the neighbours on interfaces of tier-0 gateways that the document names.
-//! How packets to each leave the node.
+//! How packets to each leave the node, and what is known of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use sluice_datapath::neighbor::NeighborKey;
 use sluice_datapath::snapshot::{NextHopId, Snapshot, TepPairId};
 use sluice_intent::plan::PortIndex;
 use sluice_protocols::Timestamp;
-use sluice_protocols::bfd::{Path, SessionConfig, Via};
+use sluice_protocols::bfd::{Path, PathState, SessionConfig, Via};
 use sluice_wire::VlanId;
 
 use super::bfd_frames::{self, Outer};
@@ -40,24 +40,95 @@ pub(super) struct Wanted {
 }
 
 /// What is known of a path besides its session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
     pub(super) watches: Watches,
     pub(super) route: Route,
-    pub(super) usable: bool,
-    /// Since when the session is overdue, where it has never been up: the other node is heard and does not hear this one, or a neighbour that is to
-    /// be watched does not answer.
-    pub(super) overdue: Option<Timestamp>,
+    pub(super) state: PathState,
+}
+
+/// Every path that is watched, when each is to be looked at, and what the snapshot was not told yet.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    watched: HashMap<Path, Watched>,
+    due: BTreeSet<(Timestamp, Path)>,
+    untold: Vec<Path>,
+}
+
+impl Paths {
+    /// One of them.
+    pub(super) fn get(&self, path: &Path) -> Option<&Watched> {
+        self.watched.get(path)
+    }
+
+    /// All of them, in no order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Path> {
+        self.watched.keys()
+    }
+
+    /// Takes all of them out.
+    pub(super) fn take(&mut self) -> HashMap<Path, Watched> {
+        self.due.clear();
+        self.untold.clear();
+        std::mem::take(&mut self.watched)
+    }
+
+    /// Adds one that is not there.
+    pub(super) fn insert(&mut self, path: Path, watched: Watched) {
+        self.due.extend(watched.state.next_event().map(|due| (due, path)));
+        self.watched.insert(path, watched);
+    }
+
+    /// Changes the state of one. Returns whether what `change` says is to be told.
+    pub(super) fn change(&mut self, path: &Path, change: impl FnOnce(&mut PathState) -> bool) -> bool {
+        let Some(watched) = self.watched.get_mut(path) else { return false };
+        let before = watched.state.next_event();
+        let tells = change(&mut watched.state);
+        let after = watched.state.next_event();
+        if before != after {
+            before.map(|due| self.due.remove(&(due, *path)));
+            self.due.extend(after.map(|due| (due, *path)));
+        }
+        if tells {
+            self.untold.push(*path);
+        }
+        tells
+    }
+
+    /// One that is to be looked at by `now`. It stays so until it is changed.
+    pub(super) fn next_due(&self, now: Timestamp) -> Option<Path> {
+        self.due.first().filter(|(due, _)| *due <= now).map(|(_, path)| *path)
+    }
+
+    /// Tells a snapshot what changed since the last time, all at once.
+    pub(super) fn tell_changes(&mut self, snapshot: &Snapshot) {
+        if !self.untold.is_empty() {
+            tell(snapshot, self.untold.iter().filter_map(|path| self.watched.get(path)));
+            self.untold.clear();
+        }
+    }
+
+    /// Tells a snapshot all that is known.
+    pub(super) fn tell_all(&mut self, snapshot: &Snapshot) {
+        tell(snapshot, self.watched.values());
+        self.untold.clear();
+    }
+}
+
+fn tell<'a>(snapshot: &Snapshot, paths: impl Iterator<Item = &'a Watched>) {
+    let (mut pairs, mut next_hops) = (Vec::new(), Vec::new());
+    for Watched { watches, state, .. } in paths {
+        match watches {
+            Watches::Pair(pair) => pairs.push((*pair, state.is_usable())),
+            Watches::NextHop(next_hop) => next_hops.push((*next_hop, state.is_usable())),
+        }
+    }
+    snapshot.set_reachable(&pairs, &next_hops);
 }
 
 /// Whether a path leads to a neighbour, not through a tunnel.
 pub(super) const fn is_of_neighbor(path: &Path) -> bool {
     matches!(path.via, Via::Link(_))
-}
-
-/// What an alarm of a path concerns.
-pub(super) fn object(path: &Path) -> String {
-    format!("{} to {}", path.local, path.remote)
 }
 
 /// The sessions that a snapshot wants, by their paths.

@@ -7,6 +7,7 @@
 use sluice_datapath::punt::{Entry, Punt, PuntKind};
 use sluice_datapath::time::Timestamp;
 use sluice_datapath::token_bucket::TokenBucket;
+use sluice_intent::plan::MAX_BFD_PACKETS;
 use sluice_wire::ethernet::EthernetView;
 
 /// Packets of ARP and of neighbour discovery to a group, in a second.
@@ -16,8 +17,9 @@ const DIRECTED_A_SECOND: u64 = 10_000;
 /// Packets that wait for a next hop to be known, in a second.
 const RESOLVE_A_SECOND: u64 = 10_000;
 
-/// BFD packets in a second: of 10,000 sessions at 300 ms, and some more; and of them at once, less than the ring holds.
-const BFD_A_SECOND: u64 = 50_000;
+/// BFD packets in a second: of 10,000 sessions at 300 ms, and some more; a document with sessions that would need more is refused. And of them at once,
+/// less than the ring holds.
+const BFD_A_SECOND: u64 = MAX_BFD_PACKETS as u64;
 const BFD_AT_ONCE: u64 = 2_000;
 /// Of those, the ones from one address: of sessions at 50 ms with each TEP that a node can have, and some more.
 const BFD_OF_ONE_A_SECOND: u64 = 2_000;

@@ -17,7 +17,7 @@ use sluice_wire::{IpProtocol, MacAddr, Vni};
 
 use crate::support::documents::UPLINK_MAC;
 use crate::support::link::{Link, arp_frame};
-use crate::support::network::in_network;
+use crate::support::network::{in_network, ip};
 use crate::support::node::{Node, answer};
 use crate::support::wait_for;
 use crate::tep_groups::{NONE, document, probe, sent, wait_for_neighbors};
@@ -222,20 +222,21 @@ fn a_node_that_is_killed_is_told_of_and_found_again() {
 
         let other = Node::start(&second(&watching));
         [&node, &other].into_iter().for_each(|node| wait_for_sessions(node, "Up"));
-        // TEPs wait for their recovery; what they reach is known at once.
-        wait_for("the tunnels' alarms to end", || {
-            (kinds(&node) == ["node-isolated", "tep-faulty", "tep-faulty"]).then_some(())
+        // One TEP is used at once, since there is no other; that one waits for its recovery, and says so.
+        let waiting = wait_for("one alarm, of a TEP that waits", || {
+            let alarms = alarms(&node);
+            let [alarm] = &alarms[..] else { return None };
+            alarm.description.contains("it works, and waits for its recovery").then(|| alarm.clone())
         });
+        assert_eq!(waiting.kind, "tep-faulty");
+        let groups: Vec<TnTepGroup> = answer!(node, &Request::GetTnTepGroups, TnTepGroups);
+        let tep = groups[0].teps.iter().find(|tep| tep.name == waiting.object).unwrap();
+        assert_eq!((&*tep.state, &*tep.reason), ("faulty", "it works, and waits for its recovery"));
         let recover = |name: &str| Request::RecoverTep { name: name.into() };
-        wait_for("its recovery", || {
-            matches!(node.try_ask(&recover("tep-2")), Ok(Answer::Done(_))).then_some(())
-        });
-        wait_for("an alarm less", || (kinds(&node) == ["tep-faulty"]).then_some(()));
+        assert!(matches!(node.try_ask(&recover(&waiting.object)), Ok(Answer::Done(_))));
+        wait_for("no alarm", || alarms(&node).is_empty().then_some(()));
         assert!(node.refused(&recover("tep-2")).contains("not faulty"));
         assert!(node.refused(&recover("tep-3")).contains("this node has tep-1, tep-2"));
-        // Without the section sessions no longer count.
-        node.apply(&first(BFD));
-        assert_eq!(alarms(&node), []);
     });
 }
 
@@ -261,16 +262,25 @@ fn a_node_without_bfd_is_reached_as_before() {
         assert!(sessions(node).iter().all(|session| session.remote_state == "AdminDown"));
         wait_for_flows(node, (&web_1, &web_2));
         assert_eq!(kinds(node), ["tunnel-down", "tunnel-down"]);
+        // Nor once nothing of it was heard for a detection time, when the health of TEPs is looked at anew.
+        wait_for("silence", || {
+            sessions(node).iter().all(|session| session.remote_state == "Down").then_some(())
+        });
+        node.apply(&first(&format!("bfd: {{interval-ms: 300, multiplier: 4}}\n{HIGH_AVAILABILITY}")));
+        let groups: Vec<TnTepGroup> = answer!(node, &Request::GetTnTepGroups, TnTepGroups);
+        let states: Vec<_> = groups[0].teps.iter().map(|tep| tep.state.as_str()).collect();
+        assert_eq!(states, ["healthy", "healthy"]);
         node.apply(&first(""));
         assert_eq!((sessions(node), alarms(node)), (vec![], vec![]));
     });
 }
 
-/// A BFD packet as from the second node's first TEP, with this TTL, that names no session and says Down; to the MAC address `mac`.
-fn forged(mac: MacAddr, ttl: u8) -> Vec<u8> {
+/// A BFD packet as from the second node's first TEP, with this TTL, that says `state` to the session with this discriminator; to the MAC address
+/// `mac`.
+fn forged(mac: MacAddr, ttl: u8, state: BfdState, your_discriminator: u32) -> Vec<u8> {
     let (source, destination) = ([172, 16, 1, 20].into(), [172, 16, 1, 10].into());
     let packet = Bfd {
-        state: BfdState::Down,
+        state,
         diagnostic: BfdDiagnostic::PATH_DOWN,
         poll_flag: false,
         final_flag: false,
@@ -278,7 +288,7 @@ fn forged(mac: MacAddr, ttl: u8) -> Vec<u8> {
         demand: false,
         detect_multiplier: 3,
         my_discriminator: 666,
-        your_discriminator: 0xffff_fff0,
+        your_discriminator,
         desired_min_tx: 1_000_000,
         required_min_rx: 1_000_000,
         required_min_echo_rx: 0,
@@ -304,8 +314,7 @@ fn neither_a_storm_nor_forged_packets_take_a_session_down() {
             Arp::request(UPLINK_MAC, [172, 16, 1, 77].into(), [172, 16, 1, 88].into()),
         );
         let request = arp_frame(UPLINK_MAC, MacAddr::BROADCAST, request);
-        let mac = answer!(node, &Request::GetVteps, Vteps)[0].mac.parse().unwrap();
-        let (afar, unknown) = (forged(mac, 254), forged(mac, 255));
+        let [afar, unknown] = [254, 255].map(|ttl| forged(mac_of(node), ttl, BfdState::Down, 0xffff_fff0));
         let (start, bursts) = (Instant::now(), 1_600);
         for burst in 0..bursts {
             let due = start + Duration::from_micros(2_500) * burst;
@@ -327,7 +336,97 @@ fn neither_a_storm_nor_forged_packets_take_a_session_down() {
             "{refused:?}"
         );
         assert!(node.drops("punt-limit") > 1_000, "the storm was beyond its limit");
-        assert_eq!(alarms(node), []);
+        let alarms = alarms(node);
+        assert_eq!(kinds(node), ["bfd-refused"]);
+        assert!(alarms[0].description.contains(", from 172.16.1.20;"), "{alarms:?}");
+    });
+}
+
+/// The MAC address of the first TEP.
+fn mac_of(node: &Node) -> MacAddr {
+    answer!(node, &Request::GetVteps, Vteps)[0].mac.parse().unwrap()
+}
+
+#[test]
+fn a_node_that_never_heard_this_one_is_not_used_again_because_it_dies() {
+    in_network("bfd::a_node_that_never_heard_this_one_is_not_used_again_because_it_dies", &PORTS, || {
+        let node = Node::start(&first(BFD));
+        let far_end = Link::open("fp-eth0");
+        let packet = forged(mac_of(&node), 255, BfdState::Down, 0);
+        let mut next = Instant::now();
+        let alarm = wait_for("the alarm", || {
+            if next <= Instant::now() {
+                far_end.send(&packet);
+                next = Instant::now() + Duration::from_millis(500);
+            }
+            alarms(&node).pop()
+        });
+        assert!(alarm.description.contains("it is heard, and does not hear this node"), "{alarm:?}");
+        assert_eq!((session_of(&node, "tep-1").state.as_str(), alarm.kind.as_str()), ("Init", "tunnel-down"));
+        wait_for("its end", || (session_of(&node, "tep-1").state == "Down").then_some(()));
+        assert!(!session_of(&node, "tep-1").usable);
+        assert_eq!(kinds(&node), ["tunnel-down"]);
+    });
+}
+
+#[test]
+fn a_path_that_flaps_is_left_until_it_is_quiet() {
+    in_network("bfd::a_path_that_flaps_is_left_until_it_is_quiet", &PORTS, || {
+        let node = Node::start(&first(BFD));
+        let far_end = Link::open("fp-eth0");
+        let session = session_of(&node, "tep-1");
+        let (mac, discriminator) = (mac_of(&node), session.local_discriminator);
+        let say = |state| far_end.send(&forged(mac, 255, state, discriminator));
+        [BfdState::Down, BfdState::Init].into_iter().for_each(say);
+        wait_for("the session", || (session_of(&node, "tep-1").state == "Up").then_some(()));
+        assert!(session_of(&node, "tep-1").usable);
+        for _ in 0..4 {
+            [BfdState::Down, BfdState::Down, BfdState::Init].into_iter().for_each(say);
+        }
+        wait_for("the alarm", || (kinds(&node) == ["path-flapping"]).then_some(()));
+        let flapping = wait_for("the session", || {
+            let session = session_of(&node, "tep-1");
+            (session.downs == 4 && session.state == "Up").then_some(session)
+        });
+        assert!(!flapping.usable, "{flapping:?}");
+        let mut next = Instant::now();
+        wait_for("the end of the alarm", || {
+            if next <= Instant::now() {
+                say(BfdState::Up);
+                next = Instant::now() + Duration::from_millis(300);
+            }
+            alarms(&node).is_empty().then_some(())
+        });
+        let quiet = session_of(&node, "tep-1");
+        assert!(quiet.usable && quiet.downs == 4 && quiet.since_s >= 8, "{quiet:?}");
+    });
+}
+
+#[test]
+fn a_tep_whose_link_is_down_is_one_alarm() {
+    in_network("bfd::a_tep_whose_link_is_down_is_one_alarm", &PORTS, || {
+        let middles = middles();
+        // Silence alone would be noticed after 160 seconds.
+        let slow = "bfd: {interval-ms: 10000, multiplier: 16}\n";
+        let nodes = [Node::start(&first(slow)), Node::start(&second(slow))];
+        nodes.iter().for_each(|node| wait_for_sessions(node, "Up"));
+        drop(middles);
+        let [node, _] = &nodes;
+        ip("link set fp-eth0-peer down");
+        wait_for("the session to be down", || (!session_of(node, "tep-1").usable).then_some(()));
+        assert_eq!(session_of(node, "tep-1").diagnostic, "path down");
+        let told = alarms(node);
+        assert_eq!(kinds(node), ["tep-faulty"], "{told:?}");
+        assert!(told[0].description.contains("its link is down"), "{told:?}");
+        // The link comes back and nobody is there any more.
+        ip("link set fp-eth0-peer up");
+        wait_for("the end of the alarm", || alarms(node).is_empty().then_some(()));
+        let alarm = wait_for("the alarm of the path", || alarms(node).pop());
+        assert_eq!(
+            (alarm.kind.as_str(), alarm.object.as_str()),
+            ("tunnel-down", "172.16.1.10 to 172.16.1.20")
+        );
+        assert!(alarm.description.contains("has not come up since the link did"), "{alarm:?}");
     });
 }
 

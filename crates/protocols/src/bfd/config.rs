@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Numbers of a [`super::Sessions`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionsConfig {
-    /// Sessions at most; a further one is refused. 16,384, so that each has a source port of its own.
+    /// Sessions at most, without those that are on their way out; a further one is refused. 16,384, so that each has a source port of its own.
     pub sessions: usize,
     /// Where discriminators and jitter begin; give every node another number, one that others cannot guess. 0.
     pub seed: u64,

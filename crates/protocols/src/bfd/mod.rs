@@ -31,7 +31,7 @@
 //! - **A path that is known to be down** ([`Sessions::path_down`]) takes its sessions to Down at once with the diagnostic
 //!   Path Down, and they hear nothing until [`Sessions::path_up`].
 //! - **A session that is removed** goes on for a detection time in AdminDown (§6.8.16), so that the other side knows it
-//!   from a failure.
+//!   from a failure. It says so once at the least: where the table is full, new sessions take the places of removed ones.
 //!
 //! Time is measured in ticks of 1 ms. Sending never comes later than the RFC allows for it, and detection never sooner.
 //! Timers are in a hashed wheel and a packet that comes in sets none: the work of a session does not grow with their
@@ -53,12 +53,14 @@ use crate::Timestamp;
 use crate::neighbor::Link;
 
 mod config;
+mod path_state;
 mod refusal;
 mod session;
 mod sessions;
 mod wheel;
 
 pub use config::{SessionConfig, SessionError, SessionsConfig};
+pub use path_state::{FIRST_CONTACT, PathFault, PathState};
 pub use refusal::{Refusal, Refusals};
 pub use sessions::Sessions;
 
@@ -153,6 +155,8 @@ pub struct SessionView {
     pub since: Timestamp,
     /// The state that the other end last told; Down if that is nothing.
     pub remote_state: BfdState,
+    /// The last packet of the other end said AdminDown: it left on purpose, and whatever became of it since is no failure of the path.
+    pub remote_left: bool,
     /// This end's number of the session.
     pub local_discriminator: u32,
     /// The other end's number of the session; 0 while it is not known.

@@ -53,11 +53,23 @@ pub enum Refusal {
     /// The session is switched off (RFC 5880 §6.8.6).
     #[error("the session is administratively down")]
     AdminDown,
+    /// A checksum of the packet, or of what carries it, does not hold.
+    #[error("a checksum does not hold")]
+    Checksum,
+    /// It is not what carries BFD: no UDP datagram in IP, or none in the tunnel.
+    #[error("the packet is no BFD packet in UDP and IP")]
+    Malformed,
+    /// It came through a tunnel, and its inner addresses are not those of the tunnel.
+    #[error("the packet's inner addresses are not those of its tunnel")]
+    InnerAddress,
+    /// It came through a tunnel, and its inner frame is for somebody else.
+    #[error("the packet's inner MAC address is neither this end's nor the one that is reserved for BFD")]
+    InnerMac,
 }
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::Port,
         Self::Ttl,
         Self::Truncated,
@@ -73,6 +85,10 @@ impl Refusal {
         Self::OtherPath,
         Self::PathDown,
         Self::AdminDown,
+        Self::Checksum,
+        Self::Malformed,
+        Self::InnerAddress,
+        Self::InnerMac,
     ];
 }
 

@@ -59,6 +59,8 @@ pub(super) struct Session {
     since: Timestamp,
     diagnostic: BfdDiagnostic,
     remote: Remote,
+    /// The other end's last packet said AdminDown: it left on purpose, however long ago that was.
+    remote_left: bool,
     /// What packets tell: bfd.DesiredMinTxInterval and bfd.RequiredMinRxInterval, in microseconds.
     desired_min_tx: u32,
     required_min_rx: u32,
@@ -108,6 +110,7 @@ impl Session {
             since: now,
             diagnostic,
             remote,
+            remote_left: false,
             desired_min_tx,
             required_min_rx,
             tx_in_use: desired_min_tx,
@@ -182,6 +185,7 @@ impl Session {
             detect_multiplier: packet.detect_multiplier(),
             demand: packet.demand(),
         };
+        self.remote_left = packet.state() == BfdState::AdminDown;
         if packet.final_flag() {
             self.poll_answered();
         }
@@ -339,6 +343,7 @@ impl Session {
             state: self.state,
             since: self.since,
             remote_state: self.remote.state,
+            remote_left: self.remote_left,
             local_discriminator: self.discriminator,
             remote_discriminator: self.remote.discriminator,
             diagnostic: self.diagnostic,

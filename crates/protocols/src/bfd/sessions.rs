@@ -1,6 +1,6 @@
 //! The table of sessions: which one a packet is for, and when each of them is due.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use sluice_wire::bfd::{BfdPacket, PACKET_LEN};
@@ -52,6 +52,8 @@ pub struct Sessions {
     config: SessionsConfig,
     slots: Vec<Option<Session>>,
     free: Vec<u32>,
+    /// Sessions that are on their way out.
+    leaving: BTreeSet<u32>,
     by_path: BTreeMap<Path, u32>,
     by_discriminator: HashMap<u32, u32>,
     wheel: Wheel,
@@ -69,6 +71,7 @@ impl Sessions {
             config,
             slots: Vec::new(),
             free: Vec::new(),
+            leaving: BTreeSet::new(),
             by_path: BTreeMap::new(),
             by_discriminator: HashMap::new(),
             wheel: Wheel::new(),
@@ -79,7 +82,7 @@ impl Sessions {
         }
     }
 
-    /// Makes a session, in the state Down.
+    /// Makes a session, in the state Down. Where the table is full it takes the place of one that was removed.
     ///
     /// # Errors
     ///
@@ -95,7 +98,9 @@ impl Sessions {
             Err(None) => {}
         }
         if self.by_path.len() >= self.config.sessions {
-            return Err(SessionError::Full(self.config.sessions));
+            // It has said that it ends when it was removed.
+            let leaving = self.leaving.first().copied().ok_or(SessionError::Full(self.config.sessions))?;
+            self.drop_session(leaving);
         }
         let index = self.free.pop().unwrap_or(self.slots.len() as u32);
         let discriminator = self.new_discriminator();
@@ -136,6 +141,7 @@ impl Sessions {
     /// [`SessionError::Unknown`].
     pub fn remove(&mut self, path: &Path, now: Timestamp) -> Result<(), SessionError> {
         let index = self.find(path).map_err(|_| SessionError::Unknown)?;
+        self.leaving.insert(index);
         self.change(index, now, |session| session.leave(now));
         if self.slots[index as usize].as_ref().and_then(|session| session.leaving) <= Some(now) {
             self.drop_session(index);
@@ -154,6 +160,11 @@ impl Sessions {
             self.refusals.add(reason);
         }
         result
+    }
+
+    /// Counts a packet that was refused before it could be handed in.
+    pub fn refuse(&mut self, reason: Refusal) {
+        self.refusals.add(reason);
     }
 
     /// The paths that `which` says are known to be down: a link went down, or the node lost an address. Their sessions
@@ -389,6 +400,7 @@ impl Sessions {
 
     fn drop_session(&mut self, index: u32) {
         let Some(session) = self.slots[index as usize].take() else { return };
+        self.leaving.remove(&index);
         self.by_path.remove(&session.path);
         self.by_discriminator.remove(&session.discriminator);
         self.wheel.clear(timer_id(index, Timer::Transmit));

@@ -56,7 +56,7 @@ impl TepHealth {
             self.actions.extend(tep.reconfigured(&self.config, now));
             self.actions.extend(tep.evaluate(&self.config, now));
         }
-        self.tell_isolation();
+        self.judge_node(now);
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl TepHealth {
         let tep = self.teps.entry(tep).or_insert_with(|| Tep::new(tep, inputs, now));
         tep.set_inputs(inputs);
         self.actions.extend(tep.evaluate(&self.config, now));
-        self.tell_isolation();
+        self.judge_node(now);
     }
 
     /// The node no longer has a TEP.
@@ -73,12 +73,12 @@ impl TepHealth {
     /// # Errors
     ///
     /// [`TepHealthError::Unknown`].
-    pub fn remove(&mut self, tep: TepId) -> Result<(), TepHealthError> {
+    pub fn remove(&mut self, tep: TepId, now: Timestamp) -> Result<(), TepHealthError> {
         let removed = self.teps.remove(&tep).ok_or(TepHealthError::Unknown(tep.0))?;
         if removed.is_faulty() {
             self.actions.push_back(Action::Recovered { tep, recovery: Recovery::Configuration });
         }
-        self.tell_isolation();
+        self.judge_node(now);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl TepHealth {
             return Err(TepHealthError::NotWorking(tep.0));
         }
         self.actions.push_back(found.recover(Recovery::Manual, now));
-        self.tell_isolation();
+        self.judge_node(now);
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl TepHealth {
         for tep in self.teps.values_mut() {
             self.actions.extend(tep.evaluate(&self.config, now));
         }
-        self.tell_isolation();
+        self.judge_node(now);
     }
 
     /// When [`TepHealth::advance`] is to be called next; `None` while there is nothing to wait for.
@@ -120,20 +120,26 @@ impl TepHealth {
 
     /// The TEPs in the order of their numbers.
     pub fn teps(&self) -> impl Iterator<Item = TepView> {
-        self.teps.values().map(Tep::view)
+        self.teps.values().map(|tep| tep.view(&self.config))
     }
 
     /// A TEP.
     pub fn get(&self, tep: TepId) -> Option<TepView> {
-        self.teps.get(&tep).map(Tep::view)
+        self.teps.get(&tep).map(|tep| tep.view(&self.config))
     }
 
-    /// The node has TEPs, and all of them are faulty.
+    /// The node has TEPs, all of them are faulty, and none works.
     pub fn is_isolated(&self) -> bool {
-        !self.teps.is_empty() && self.teps.values().all(Tep::is_faulty)
+        !self.teps.is_empty() && self.teps.values().all(|tep| tep.is_faulty() && !tep.works(&self.config))
     }
 
-    fn tell_isolation(&mut self) {
+    /// What follows from all TEPs together: where none is used one that works does not wait, and where none works the node is isolated.
+    fn judge_node(&mut self, now: Timestamp) {
+        if self.config.auto_recovery && self.teps.values().all(Tep::is_faulty) {
+            let mut teps = self.teps.values_mut();
+            let recovered = teps.find(|tep| tep.works(&self.config));
+            self.actions.extend(recovered.map(|tep| tep.recover(Recovery::NoOther, now)));
+        }
         let isolated = self.is_isolated();
         if isolated != self.isolated {
             self.isolated = isolated;

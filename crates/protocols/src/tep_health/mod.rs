@@ -9,7 +9,7 @@
 //!   Healthy ───────────────────→ Suspect ─────────────────────────────→ Faulty
 //!     ↑  ↖─── a session is up ──────╯                                   ↑   │
 //!     │ ╰──────── no address, link down: at once ───────────────────────╯   │
-//!     ╰── it works, and: the cause was address or link; or a try of the auto-recovery; or by hand ──╯
+//!     ╰── it works, and: the cause was address or link; or a try of the auto-recovery; or no other is used; or by hand ──╯
 //! ```
 //!
 //! A TEP *works* when it has an address, its link is up, and, if it has BFD sessions, at least one of them is up.
@@ -21,12 +21,15 @@
 //! - **Auto-recovery** after silent sessions: the TEP is tried [`TepHealthConfig::initial_wait`] after the fault. If it
 //!   does not work then, it is tried again after twice that time, and so on up to [`TepHealthConfig::max_backoff`].
 //!   Between tries it stays faulty even if it works, so that nothing moves back and forth.
+//! - **No other**: where every TEP of the node is faulty the first one that works is used again at once, unless auto-recovery is off: there is
+//!   none that flows could stay with meanwhile. Its back-off is not forgotten: if it fails again soon, the next one is twice as long.
 //! - **Damping**: a TEP that fails again before it was healthy for as long as it last had to wait goes on with twice that
 //!   time, whatever the cause is. The first time it has to wait [`TepHealthConfig::initial_wait`].
 //! - **By hand** ([`TepHealth::recover`]): at once, if it works; the next fault counts as the first.
 //! - **Switched off** ([`TepHealthConfig::enabled`]): sessions do not count, and nothing waits.
 //!
-//! A node all of whose TEPs are faulty is isolated; what is bound to its TEPs stays where it is, for nowhere is better.
+//! A node all of whose TEPs are faulty is isolated while none of them works. One that works and only waits for its recovery reaches other
+//! nodes: what is bound to the TEPs of a node none of which is used stays where it is, for nowhere is better.
 //!
 //! Limits: at most 65,536 TEPs, by their numbers. Where what was bound to a faulty TEP goes is for the node to choose.
 
@@ -90,6 +93,8 @@ pub enum Recovery {
     Own,
     /// A try of the auto-recovery found it working.
     Automatic,
+    /// It works, and no TEP of the node was used.
+    NoOther,
     /// Somebody asked for it.
     Manual,
     /// It was removed, or TEP high availability was switched off.
@@ -122,7 +127,7 @@ pub enum Action {
         /// How.
         recovery: Recovery,
     },
-    /// All TEPs of the node are faulty from now on, or no longer. For an alarm; comes after what led to it.
+    /// All TEPs of the node are faulty and none works from now on, or one does again. For an alarm; comes after what led to it.
     Isolated(bool),
 }
 
@@ -137,6 +142,8 @@ pub struct TepView {
     pub since: Timestamp,
     /// What is known of it.
     pub inputs: TepInputs,
+    /// It has what it needs; if it is faulty all the same it waits for its recovery.
+    pub works: bool,
     /// When the auto-recovery tries it.
     pub retry: Option<Timestamp>,
     /// How long it waited last, or waits now, for the auto-recovery; `None` if the next fault counts as the first.

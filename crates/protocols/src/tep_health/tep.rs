@@ -172,7 +172,7 @@ impl Tep {
         (self.state, self.since) = (state, now);
     }
 
-    pub(super) fn view(&self) -> TepView {
+    pub(super) fn view(&self, config: &TepHealthConfig) -> TepView {
         let (health, retry) = match self.state {
             State::Healthy => (Health::Healthy, None),
             State::Suspect => (Health::Suspect, None),
@@ -183,6 +183,7 @@ impl Tep {
             health,
             since: self.since,
             inputs: self.inputs,
+            works: self.works(config),
             retry,
             backoff: self.backoff,
             faults: self.faults,

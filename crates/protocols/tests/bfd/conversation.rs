@@ -1,11 +1,18 @@
 //! The state machine, packet by packet (RFC 5880 §6.2, §6.8.6), and every refusal.
 
-use sluice_protocols::bfd::{Concatenated, PORT, Refusal, SessionConfig, SessionError, Sessions, Via};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sluice_protocols::Timestamp;
+use sluice_protocols::bfd::{
+    Action, Concatenated, PORT, Path, Received, Refusal, SessionConfig, SessionError, Sessions,
+    SessionsConfig, Via,
+};
 use sluice_protocols::neighbor::Link;
 use sluice_wire::VlanId;
-use sluice_wire::bfd::{BfdDiagnostic, BfdState};
+use sluice_wire::bfd::{Bfd, BfdDiagnostic, BfdState};
 
-use crate::support::{Conversation, PEER, ms, path, received, written};
+use crate::support::{Conversation, PEER, ms, path, read, received, written};
 
 #[test]
 fn three_packets_bring_a_session_up() {
@@ -106,7 +113,7 @@ fn every_forged_packet_is_refused_and_counted() {
         (Refusal::UnknownPath, received(path(1, 3)), down),
         (Refusal::OtherPath, received(path(1, 3)), octets),
         (Refusal::OtherPath, received(path(3, 2)), octets),
-        (Refusal::OtherPath, sluice_protocols::bfd::Received { via: elsewhere, ..good }, octets),
+        (Refusal::OtherPath, Received { via: elsewhere, ..good }, octets),
     ];
     let before = conversation.view();
     for (reason, mut meta, octets) in cases {
@@ -127,13 +134,13 @@ fn every_forged_packet_is_refused_and_counted() {
 
 #[test]
 fn sessions_of_the_same_addresses_are_told_apart_by_where_packets_go() {
-    let now = sluice_protocols::Timestamp::from_secs(1);
-    let mut sessions = Sessions::new(sluice_protocols::bfd::SessionsConfig::default());
+    let now = Timestamp::from_secs(1);
+    let mut sessions = Sessions::new(SessionsConfig::default());
     let vni = |number: u32| Via::Tunnel { vni: Some(sluice_wire::Vni::new(number).unwrap()) };
     let vlan = |number: u16| Via::Link(Link::new(1, VlanId::new(number).unwrap()));
     let places = [Via::Tunnel { vni: None }, vni(1), vni(2), Via::Link(Link::untagged(1)), vlan(5), vlan(6)];
     let (local, remote) = ("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
-    let paths = places.map(|via| sluice_protocols::bfd::Path { via, local, remote });
+    let paths = places.map(|via| Path { via, local, remote });
     for path in paths {
         sessions.add(path, SessionConfig::default(), now).unwrap();
     }
@@ -227,9 +234,62 @@ fn a_session_made_again_does_not_wait_for_the_old_one() {
 }
 
 #[test]
+fn a_full_table_gives_new_sessions_the_places_of_removed_ones() {
+    let now = Timestamp::from_secs(1);
+    let limit = 64;
+    let mut sessions = Sessions::new(SessionsConfig { sessions: limit.into(), seed: 1 });
+    let config = SessionConfig::every(ms(1000), 3);
+    let hear = |sessions: &mut Sessions, path| {
+        let packet = Bfd { state: BfdState::Down, your_discriminator: 0, ..Conversation::new(config).peer };
+        sessions.receive(&received(path), &written(&packet), now).unwrap();
+    };
+    for remote in 1..=limit {
+        sessions.add(path(1, remote), config, now).unwrap();
+        // So that it has somebody to take leave of.
+        hear(&mut sessions, path(1, remote));
+    }
+    while sessions.next_action().is_some() {}
+    // The local TEP gets another address.
+    (1..=limit).for_each(|remote| sessions.remove(&path(1, remote), now).unwrap());
+    (1..=limit).for_each(|remote| sessions.add(path(2, remote), config, now).unwrap());
+    assert_eq!(sessions.add(path(2, limit + 1), config, now), Err(SessionError::Full(limit.into())));
+    assert_eq!(sessions.sessions().filter(|view| view.path.local == path(2, 1).local).count(), limit.into());
+    let mut left = BTreeSet::new();
+    let mut ports = BTreeSet::new();
+    for second in 0..3 {
+        sessions.advance(now.after(Duration::from_secs(second)));
+        while let Some(action) = sessions.next_action() {
+            let Action::Send { path, source_port, payload } = action else { continue };
+            if read(&payload).state == BfdState::AdminDown {
+                left.insert(path);
+            } else {
+                ports.insert(source_port);
+            }
+        }
+    }
+    assert_eq!((left.len(), ports.len()), (limit.into(), limit.into()), "all were told; a port for each");
+}
+
+#[test]
+fn who_left_on_purpose_is_known_to_have_until_it_says_something_else() {
+    let mut conversation = Conversation::up();
+    assert!(!conversation.view().remote_left);
+    conversation.say(BfdState::AdminDown).unwrap();
+    assert!(conversation.view().remote_left);
+    conversation.pass(ms(60_000));
+    let view = conversation.view();
+    assert_eq!((view.remote_state, view.detection_time), (BfdState::Down, None), "it is heard no more");
+    assert!(view.remote_left);
+    conversation.tell(|packet| (packet.state, packet.your_discriminator) = (BfdState::Down, 0)).unwrap();
+    assert!(!conversation.view().remote_left);
+    conversation.pass(ms(60_000));
+    assert!(!conversation.view().remote_left, "now it is lost");
+}
+
+#[test]
 fn configurations_that_are_refused() {
-    let now = sluice_protocols::Timestamp::from_secs(1);
-    let limit = sluice_protocols::bfd::SessionsConfig { sessions: 2, seed: 0 };
+    let now = Timestamp::from_secs(1);
+    let limit = SessionsConfig { sessions: 2, seed: 0 };
     let mut sessions = Sessions::new(limit);
     let add = |sessions: &mut Sessions, remote: u8, interval: u64, multiplier: u8| {
         sessions.add(path(1, remote), SessionConfig::every(ms(interval), multiplier), now)
@@ -243,7 +303,7 @@ fn configurations_that_are_refused() {
     assert_eq!(add(&mut sessions, 3, 60_000, 16), Ok(()));
     assert_eq!(add(&mut sessions, 4, 1000, 3), Err(SessionError::Full(2)));
     sessions.remove(&path(1, 3), now).unwrap();
-    let mixed = sluice_protocols::bfd::Path { remote: "2001:db8::1".parse().unwrap(), ..path(1, 2) };
+    let mixed = Path { remote: "2001:db8::1".parse().unwrap(), ..path(1, 2) };
     assert_eq!(sessions.add(mixed, SessionConfig::default(), now), Err(SessionError::Family));
     assert_eq!(sessions.update(&path(1, 9), SessionConfig::default(), now), Err(SessionError::Unknown));
     let text = SessionError::Interval(ms(49)).to_string();

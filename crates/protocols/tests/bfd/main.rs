@@ -4,6 +4,7 @@
 
 mod conversation;
 mod intervals;
+mod path_state;
 mod properties;
 #[path = "../support/random.rs"]
 mod random;

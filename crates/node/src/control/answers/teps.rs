@@ -1,17 +1,18 @@
 //! TEP groups, BFD sessions and alarms.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use sluice_control::{Alarm, BfdRefusal, BfdSession, BfdSessions, TnTep, TnTepGroup};
 use sluice_datapath::snapshot::Snapshot;
-use sluice_intent::plan::{Placement, Plan, Tep, Tier};
+use sluice_intent::plan::{Placement, Plan, Tep, TepIndex, Tier};
 use sluice_protocols::bfd::SessionView;
 use sluice_protocols::tep_health::Health;
 
 use super::ports::encapsulation;
 use super::{Node, running};
+use crate::control::faults::reason_of_tep;
 use crate::control::neighbors::timestamp;
-use crate::control::teps::cause_in_words;
 
 /// A pair of TEPs, and whether tunnels between them are used.
 struct Pair {
@@ -45,12 +46,12 @@ pub(super) fn groups(node: &Node) -> anyhow::Result<Vec<TnTepGroup>> {
         let address = tep.address.addr();
         let (pairs, pairs_usable) = count(pairs.iter().filter(|pair| pair.local == address));
         let view = node.teps.health_of(&tep.name);
-        let health = view.map_or(Health::Healthy, |view| view.health);
-        let (state, reason) = match health {
-            Health::Healthy => ("healthy", ""),
-            Health::Suspect => ("suspect", ""),
-            Health::Faulty(cause) => ("faulty", cause_in_words(cause)),
+        let state = match view.map_or(Health::Healthy, |view| view.health) {
+            Health::Healthy => "healthy",
+            Health::Suspect => "suspect",
+            Health::Faulty(_) => "faulty",
         };
+        let reason = view.as_ref().map_or("", reason_of_tep);
         let retry = view.and_then(|view| view.retry);
         TnTep {
             name: tep.name.clone(),
@@ -116,11 +117,14 @@ fn interface_of(plan: &Plan, address: IpAddr) -> String {
 pub(super) fn bfd_sessions(node: &Node) -> anyhow::Result<BfdSessions> {
     let now = timestamp(running(node)?.clock);
     let plan = &node.plan;
+    // There are thousands of sessions.
+    let local = |tep: TepIndex| plan.teps[tep.index()].address.addr();
+    let pairs: HashMap<_, _> =
+        node.snapshot.tep_pairs().iter().map(|pair| ((local(pair.tep), pair.remote), pair)).collect();
     let session = |(view, usable): (SessionView, bool)| {
         let path = view.path;
         let tep = plan.teps.iter().position(|tep| tep.address.addr() == path.local);
-        let mut pairs = node.snapshot.tep_pairs().iter();
-        let pair = pairs.find(|pair| Some(pair.tep.index()) == tep && pair.remote == path.remote);
+        let pair = pairs.get(&(path.local, path.remote)).filter(|_| tep.is_some());
         let milliseconds = |duration: std::time::Duration| duration.as_millis() as u64;
         BfdSession {
             tep: tep.map_or_else(|| interface_of(plan, path.local), |tep| plan.teps[tep].name.clone()),
