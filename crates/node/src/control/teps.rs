@@ -133,8 +133,7 @@ impl Teps {
             };
             match result {
                 Ok(()) => {
-                    // The document says that a neighbour has BFD; another node may have none.
-                    let new = || PathState::new(is_of_neighbor(&path), now);
+                    let new = || PathState::new(self.paths.is_expected(&path), now);
                     let state = old.map_or_else(new, |old| old.state);
                     self.paths.insert(path, Watched { watches, route, state });
                 }
@@ -142,6 +141,7 @@ impl Teps {
                 Err(error) => tracing::error!(local = %path.local, remote = %path.remote, "{error}"),
             }
         }
+        self.paths.forget_others();
         self.note_unwatched(&plan.name, all, without);
         self.changed = true;
         let down = self.addresses_on(plan, |port| self.is_down(plan, port));
@@ -412,6 +412,11 @@ impl Teps {
     /// Looks at a session whose state was `from`.
     fn review(&mut self, path: &Path, from: BfdState, plan: &Plan, now: Timestamp) {
         let Some(session) = self.sessions.get(path) else { return };
+        if session.state == BfdState::Up && !is_of_neighbor(path) {
+            let group = plan.remote_tep_groups.iter().find(|group| group.teps.contains(&path.remote));
+            let node = group.map_or(std::slice::from_ref(&path.remote), |group| &group.teps);
+            self.paths.expect(node, &self.sessions, now);
+        }
         let changed = self.paths.change(path, |state| {
             let before = state.fault();
             state.session_changed(from, &session, now);

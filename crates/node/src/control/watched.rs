@@ -1,14 +1,15 @@
 //! What BFD watches: the pairs of TEPs that tunnels lead between, and the neighbours on interfaces of tier-0 gateways that the document names.
 //! How packets to each leave the node, and what is known of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use sluice_datapath::neighbor::NeighborKey;
 use sluice_datapath::snapshot::{NextHopId, Snapshot, TepPairId};
 use sluice_intent::plan::PortIndex;
 use sluice_protocols::Timestamp;
-use sluice_protocols::bfd::{Path, PathState, SessionConfig, Via};
+use sluice_protocols::bfd::{Path, PathState, SessionConfig, Sessions, Via};
 use sluice_wire::VlanId;
 
 use super::bfd_frames::{self, Outer};
@@ -53,6 +54,8 @@ pub(super) struct Paths {
     watched: HashMap<Path, Watched>,
     due: BTreeSet<(Timestamp, Path)>,
     untold: Vec<Path>,
+    /// TEPs of nodes that are known to have BFD.
+    speakers: HashSet<IpAddr>,
 }
 
 impl Paths {
@@ -93,6 +96,33 @@ impl Paths {
             self.untold.push(*path);
         }
         tells
+    }
+
+    /// Whether the other end of a path is known to have BFD: the document says so of neighbours, and a session with another of its TEPs of a node.
+    pub(super) fn is_expected(&self, path: &Path) -> bool {
+        is_of_neighbor(path) || self.speakers.contains(&path.remote)
+    }
+
+    /// A session with one of these TEPs, which are those of one node, is up: the others have to come up as well.
+    pub(super) fn expect(&mut self, node: &[IpAddr], sessions: &Sessions, now: Timestamp) {
+        if node.iter().all(|tep| self.speakers.contains(tep)) {
+            return;
+        }
+        self.speakers.extend(node);
+        let of_node = |path: &&Path| !is_of_neighbor(path) && node.contains(&path.remote);
+        let paths: Vec<Path> = self.watched.keys().filter(of_node).copied().collect();
+        for (path, session) in paths.iter().filter_map(|path| Some((path, sessions.get(path)?))) {
+            self.change(path, |state| {
+                state.expect(&session, now);
+                false
+            });
+        }
+    }
+
+    /// Forgets nodes that no path leads to.
+    pub(super) fn forget_others(&mut self) {
+        let remotes: HashSet<IpAddr> = self.watched.keys().map(|path| path.remote).collect();
+        self.speakers.retain(|tep| remotes.contains(tep));
     }
 
     /// One that is to be looked at by `now`. It stays so until it is changed.

@@ -90,6 +90,14 @@ impl PathState {
         }
     }
 
+    /// The other end turns out to have BFD: another session with its node is up. This one has to come up as well, if it is not.
+    pub fn expect(&mut self, session: &SessionView, now: Timestamp) {
+        if !self.expected && self.is_usable() && session.state != BfdState::Up {
+            self.overdue.get_or_insert(now.after(FIRST_CONTACT));
+        }
+        self.expected = true;
+    }
+
     /// The link of the path is up again: if it is not used, its session has to come up.
     pub fn link_is_back(&mut self, now: Timestamp) {
         if !self.is_usable() {

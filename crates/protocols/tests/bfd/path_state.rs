@@ -205,3 +205,18 @@ fn what_a_link_takes_down_is_no_flapping_and_is_told_if_it_does_not_come_back() 
     watched.pass(ms(1));
     assert_eq!((watched.told(), watched.state.next_event()), (vec![Some(PathFault::NotBack)], None));
 }
+
+#[test]
+fn a_path_to_a_node_that_is_heard_on_another_has_to_come_up_too() {
+    let mut watched = Watched::new(false);
+    watched.pass(ms(60_000));
+    assert_eq!((watched.told(), watched.state.is_usable()), (vec![], true), "the other node may have no BFD");
+    watched.state.expect(&watched.conversation.view(), watched.conversation.now);
+    watched.pass(FIRST_CONTACT);
+    assert_eq!(watched.told(), [Some(PathFault::NeverHeard)]);
+    watched.comes_up();
+    assert_eq!((watched.told(), watched.state.is_usable()), (vec![None], true));
+    // Nothing more is expected of one that is up.
+    watched.state.expect(&watched.conversation.view(), watched.conversation.now);
+    assert_eq!(watched.state.next_event(), None);
+}
