@@ -95,7 +95,7 @@ mod tests {
         let mut refused = BfdRefused::default();
         for number in 0..9 {
             let reason = if number % 3 == 0 { Refusal::Checksum } else { Refusal::Ttl };
-            assert_eq!(refused.note(reason, source(7 + (number == 4) as u8), at(number * 1_000)), None);
+            assert_eq!(refused.note(reason, source(7 + u8::from(number == 4)), at(number * 1_000)), None);
         }
         let told = refused.note(Refusal::Checksum, None, at(10_000)).unwrap();
         assert!(told.contains("the packet's TTL or hop limit is not 255, from 172.16.1.7;"), "{told}");

@@ -253,7 +253,10 @@ fn a_full_table_gives_new_sessions_the_places_of_removed_ones() {
     (1..=limit).for_each(|remote| sessions.remove(&path(1, remote), now).unwrap());
     (1..=limit).for_each(|remote| sessions.add(path(2, remote), config, now).unwrap());
     assert_eq!(sessions.add(path(2, limit + 1), config, now), Err(SessionError::Full(limit.into())));
-    assert_eq!(sessions.sessions().filter(|view| view.path.local == path(2, 1).local).count(), limit.into());
+    assert_eq!(
+        sessions.sessions().filter(|view| view.path.local == path(2, 1).local).count(),
+        usize::from(limit)
+    );
     let mut left = BTreeSet::new();
     let mut ports = BTreeSet::new();
     for second in 0..3 {
@@ -267,7 +270,11 @@ fn a_full_table_gives_new_sessions_the_places_of_removed_ones() {
             }
         }
     }
-    assert_eq!((left.len(), ports.len()), (limit.into(), limit.into()), "all were told; a port for each");
+    assert_eq!(
+        (left.len(), ports.len()),
+        (usize::from(limit), usize::from(limit)),
+        "all were told; a port for each"
+    );
 }
 
 #[test]
