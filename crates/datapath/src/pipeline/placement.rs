@@ -1,7 +1,8 @@
 //! Which tunnel of a group a flow has for its own.
 //!
 //! In failover order, by source and by hash the choice follows from the flow alone, so that it is the same on every worker and after every
-//! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives.
+//! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives, also where the decision has to be made
+//! again ([`View::kept`]). Where it could not be remembered, the hash decides ([`View::loads`] is none).
 
 use std::net::IpAddr;
 
@@ -33,6 +34,9 @@ pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Op
         Teaming::SourceMac => by_number(group, source_mac(key).unwrap_or_else(|| source_port(view, key))),
         Teaming::Group(Placement::Hash) => by_hash(),
         Teaming::Group(Placement::LoadAware) => {
+            if let Some(kept) = kept(view, group) {
+                return Some(kept);
+            }
             let usable = |id: &TunnelId| view.snapshot.tunnel_states().is_usable(view.snapshot.tunnel(*id));
             let companion = |loads: LoadsNow<'_>| loads.companion(key, id).filter(usable);
             let least = |loads| least_loaded(view, loads, key, group);
@@ -43,6 +47,16 @@ pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Op
         }
     }?;
     Some(from.tunnel(key.way(seed ^ REMOTE, from.count())))
+}
+
+/// The tunnel that a flow which goes on has had so far. Also where that is not usable at the moment: another one stands in for it then, as for
+/// flows that were not decided again.
+fn kept(view: View<'_>, group: &TunnelGroup) -> Option<TunnelId> {
+    let kept = view.kept?;
+    group.tunnels().find(|id| {
+        let tunnel = view.snapshot.tunnel(*id);
+        (tunnel.local, tunnel.remote) == kept
+    })
 }
 
 /// One number after the other is on one TEP after the other.

@@ -4,14 +4,16 @@
 //! epoch on, so that every entry that still names it misses, whatever the slot holds next. A change of a neighbour costs one walk over a
 //! word for each rewrite, none over the flows; a new snapshot brings a table of its own, whose epochs begin behind those of the old.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use hashbrown::HashMap;
-use sluice_intent::plan::{Placement, Teaming};
 
 use super::compiled::Compiled;
 use super::{Egress, Rewrite};
 use crate::neighbor::{NeighborId, NeighborTable};
 use crate::prefetch::prefetch;
-use crate::snapshot::{Snapshot, TunnelId};
+use crate::snapshot::{Snapshot, Tunnel, TunnelId};
 
 /// Rewrites that a worker holds at most. When all are in use, further decisions are replayed without being cached.
 pub(crate) const CAPACITY: usize = 1 << 16;
@@ -55,6 +57,53 @@ impl RewriteRef {
     }
 }
 
+/// The local and the remote TEP of a tunnel: what it is known by in every snapshot.
+pub(crate) type TepAddresses = (IpAddr, IpAddr);
+
+/// A use of a slot and the tunnel that its flows had for their own.
+#[derive(Clone, Copy)]
+struct Use {
+    epoch: u32,
+    own: Option<TunnelId>,
+}
+
+/// The latest two uses of each slot: what flows that send may still name.
+#[derive(Default)]
+struct Uses(Vec<[Use; 2]>);
+
+impl Uses {
+    /// Takes note of a use that begins, or whose tunnel has changed.
+    fn begin(&mut self, index: usize, epoch: u32, rewrite: &Rewrite) {
+        let own = match rewrite.egress {
+            Egress::Tunnel { own, .. } => Some(own),
+            Egress::Port { .. } => None,
+        };
+        let latest = Use { epoch, own };
+        match self.0.get_mut(index) {
+            Some([last, _]) if last.epoch == epoch => *last = latest,
+            Some(uses) => *uses = [latest, uses[0]],
+            None => self.0.push([latest, Use { epoch, own: None }]),
+        }
+    }
+
+    fn own(&self, reference: RewriteRef) -> Option<TunnelId> {
+        let uses = self.0.get(reference.index())?;
+        uses.iter().find(|one| one.epoch == reference.epoch())?.own
+    }
+}
+
+/// What remains of the table of the snapshot before.
+struct Before {
+    uses: Uses,
+    tunnels: Arc<[Tunnel]>,
+}
+
+impl Before {
+    fn tunnel(&self, reference: RewriteRef) -> Option<&Tunnel> {
+        self.tunnels.get(self.uses.own(reference)?.0 as usize)
+    }
+}
+
 /// The rewrites in use; see the [module](self).
 pub(crate) struct RewriteTable {
     slots: Vec<Compiled>,
@@ -66,6 +115,8 @@ pub(crate) struct RewriteTable {
     used: Vec<u64>,
     /// Bytes since [`Self::forget_carried`], as far as [`Self::collect`] has taken them.
     carried: Vec<u64>,
+    uses: Uses,
+    before: Option<Before>,
     free: Vec<u32>,
     /// Where the next call of [`Self::collect`] begins.
     collected: usize,
@@ -85,6 +136,8 @@ impl RewriteTable {
             neighbors: Vec::with_capacity(CAPACITY),
             used: Vec::with_capacity(CAPACITY),
             carried: Vec::with_capacity(CAPACITY),
+            uses: Uses(Vec::with_capacity(CAPACITY)),
+            before: None,
             free: Vec::with_capacity(CAPACITY),
             collected: 0,
             first_epoch: 0,
@@ -132,6 +185,7 @@ impl RewriteTable {
         self.sources[index] = Some(*rewrite);
         self.neighbors[index] = rewrite.neighbor;
         (self.used[index], self.carried[index]) = (second, 0);
+        self.uses.begin(index, self.slots[index].epoch, rewrite);
         self.index.insert(*rewrite, index as u32);
         Some(RewriteRef::new(index, self.slots[index].epoch))
     }
@@ -146,17 +200,23 @@ impl RewriteTable {
         }
     }
 
-    /// Whether the flows of a rewrite have their tunnel by load.
-    pub(crate) fn is_placed_by_load(&self, reference: RewriteRef, snapshot: &Snapshot) -> bool {
-        let index = reference.index();
-        let used = self.slots.get(index).is_some_and(|slot| slot.epoch == reference.epoch());
-        match self.sources.get(index).copied().flatten().filter(|_| used).map(|rewrite| rewrite.egress) {
-            Some(Egress::Tunnel { own, .. }) => {
-                let group = snapshot.tunnel_group(snapshot.tunnel(own).group);
-                group.teaming == Teaming::Group(Placement::LoadAware) && group.tunnels().nth(1).is_some()
-            }
-            _ => false,
-        }
+    /// What the rewrite was compiled from, if the slot is still in that use.
+    pub(crate) fn source(&self, reference: RewriteRef) -> Option<Rewrite> {
+        let slot = self.slots.get(reference.index())?;
+        if slot.epoch == reference.epoch() { self.sources[reference.index()] } else { None }
+    }
+
+    /// The TEPs between which the flows of a use of a slot had their own tunnel, also after the use has ended: until the slot is used twice
+    /// more, or the snapshot after the next comes.
+    pub(crate) fn own_teps(&self, reference: RewriteRef, snapshot: &Snapshot) -> Option<TepAddresses> {
+        let before = || self.before.as_ref().and_then(|before| before.tunnel(reference));
+        let tunnel = self.uses.own(reference).map(|own| snapshot.tunnel(own)).or_else(before)?;
+        Some((tunnel.local, tunnel.remote))
+    }
+
+    /// Whether no further rewrite can be taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() == CAPACITY
     }
 
     /// Brings the rewrite's cache lines on their way.
@@ -167,10 +227,12 @@ impl RewriteTable {
         }
     }
 
-    /// Takes over from the table of another snapshot: no reference into that one leads anywhere in this one, which must be new.
-    pub(crate) fn succeed(&mut self, other: &Self) {
+    /// Takes over from the table of another snapshot, that with these tunnels: no reference into that one leads anywhere in this one, which
+    /// must be new; it still tells which TEPs flows had.
+    pub(crate) fn succeed(&mut self, other: &mut Self, tunnels: Arc<[Tunnel]>) {
         self.first_epoch = other.latest_epoch.wrapping_add(1) & EPOCH_MASK;
         self.latest_epoch = self.first_epoch;
+        self.before = Some(Before { uses: std::mem::take(&mut other.uses), tunnels });
     }
 
     /// Every rewrite in use, with what it counted since housekeeping last took that.
@@ -285,6 +347,7 @@ impl RewriteTable {
             self.forget(&old, index);
         }
         self.neighbors[index] = rewrite.neighbor;
+        self.uses.begin(index, self.slots[index].epoch, &rewrite);
         // Another slot may have come to the same one before.
         self.index.entry(rewrite).or_insert(index as u32);
     }
@@ -438,7 +501,7 @@ mod tests {
     /// Puts a new table in the place of one, as a new snapshot does; packets that the old one counted.
     fn replace(table: &mut RewriteTable) -> u64 {
         let mut next = RewriteTable::new();
-        next.succeed(table);
+        next.succeed(table, Arc::new([]));
         std::mem::replace(table, next).iter().map(|(_, compiled)| compiled.packets).sum()
     }
 

@@ -110,7 +110,7 @@ impl Snapshot {
             remote_teps_v6: remote_teps_v6.into_iter().collect(),
             segments,
             routers,
-            tunnels,
+            tunnels: tunnels.into(),
             tunnel_groups,
             tunnel_states: TunnelStates::new(tep_pairs.len()),
             pair_traffic: PairTraffic::new(if by_load { tep_pairs.len() } else { 0 }),

@@ -12,11 +12,11 @@ use crate::common::plans::{UPLINK, address};
 use crate::tep_groups::{LOCALS, STRANGER, grouped, node, states, way};
 
 /// The way of a packet: port, local and remote TEP.
-type Way = (PortIndex, IpAddr, IpAddr);
+pub(crate) type Way = (PortIndex, IpAddr, IpAddr);
 /// Two workloads behind the host with two TEPs, on segments of their own.
 const WORKLOADS: [&str; 2] = ["10.1.0.12", "10.2.0.11"];
 
-fn by_load() -> Plan {
+pub(crate) fn by_load() -> Plan {
     let mut plan = grouped(Placement::LoadAware);
     (plan.segments[1].teps, plan.segments[1].teaming) =
         (plan.segments[0].teps.clone(), plan.segments[0].teaming);
@@ -24,26 +24,26 @@ fn by_load() -> Plan {
 }
 
 /// From the physical network to one of the workloads.
-fn to(workload: usize, flow: u16, payload: usize) -> Vec<u8> {
+pub(crate) fn to(workload: usize, flow: u16, payload: usize) -> Vec<u8> {
     from("198.18.0.1", workload, flow, payload)
 }
 
 /// The same from somebody.
-fn from(source: &str, workload: usize, flow: u16, payload: usize) -> Vec<u8> {
+pub(crate) fn from(source: &str, workload: usize, flow: u16, payload: usize) -> Vec<u8> {
     let udp = bytes::udp(flow, 53, &vec![0; payload]);
     let packet = bytes::ip(&IpHeader::new(17), address(source), address(WORKLOADS[workload]), &udp);
     bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
 }
 
 /// One packet of a flow, and the way that it took.
-fn send(node: &mut Node, frame: &[u8]) -> Way {
+pub(crate) fn send(node: &mut Node, frame: &[u8]) -> Way {
     let done = node.receive_one(UPLINK, frame);
     assert_eq!((done.sent.len(), done.punted.len(), done.discarded.len()), (1, 0, 0), "{done:?}");
     way(&done.sent[0])
 }
 
 /// Lets time pass, with housekeeping as a worker has it.
-fn pass(node: &mut Node, nanoseconds: u64) {
+pub(crate) fn pass(node: &mut Node, nanoseconds: u64) {
     let before = node.now.as_nanos();
     node.now = Timestamp::from_nanos(before + nanoseconds);
     if before / 2_000_000 != node.now.as_nanos() / 2_000_000 {
@@ -52,7 +52,7 @@ fn pass(node: &mut Node, nanoseconds: u64) {
 }
 
 /// Sends `packets` packets of a flow, 100 µs apart.
-fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
+pub(crate) fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
     let mut ways = BTreeSet::new();
     for _ in 0..packets {
         pass(node, 100_000);
@@ -62,7 +62,7 @@ fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
 }
 
 /// The only way of some.
-fn only(ways: BTreeSet<Way>) -> Way {
+pub(crate) fn only(ways: BTreeSet<Way>) -> Way {
     assert_eq!(ways.len(), 1, "no flow changes its way: {ways:?}");
     ways.into_iter().next().expect("one way")
 }
