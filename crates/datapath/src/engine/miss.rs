@@ -6,6 +6,7 @@
 //! or begins again after [`PAUSE`], is placed.
 
 use sluice_intent::plan::PortIndex;
+use sluice_wire::IpProtocol;
 
 use super::slow::{Slow, replay};
 use super::{PAUSE, Prepared, State};
@@ -13,14 +14,17 @@ use crate::buffer::{PacketBuffer, Transmit};
 use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::flow_cache::Inserted;
+use crate::parse::Parsed;
 use crate::pipeline::trace::Profiled;
 use crate::pipeline::{Decision, View, decide};
 use crate::profile::{Profile, Stage};
 use crate::punt::Entry;
 use crate::rewrite::compiled::is_unmarkable;
-use crate::rewrite::table::{RewriteRef, TepAddresses};
+use crate::rewrite::table::RewriteRef;
+use crate::rewrite::uses::TepAddresses;
 use crate::rewrite::{Egress, Rewrite};
-use crate::tep_load::{Counted, LoadsNow};
+use crate::snapshot::Tunnel;
+use crate::tep_load::{Beginning, Counted, LoadsNow};
 
 /// What the flow cache knows of a flow on the slow path.
 enum Known {
@@ -81,8 +85,8 @@ impl State {
         if let Decision::Forward(rewrite) = decide(view, &parsed.key, None, &mut Profiled(io)) {
             let is_new = by_load && kept.is_none_or(|kept| self.own_teps(&rewrite) != Some(kept));
             let cached = self.remember(&rewrite, &parsed.key, table_hash, io);
-            if is_new && cached.is_some() {
-                self.count_in_advance(&rewrite, &parsed.key);
+            if let Some(reference) = cached.filter(|_| is_new) {
+                self.count_in_advance(&rewrite, reference, &slow);
             }
             return self.forward(&rewrite, cached, slow, io);
         }
@@ -133,9 +137,14 @@ impl State {
             && self.cache_enabled
             && !self.rewrites.is_full()
             && !self.cache.is_crowded(key, table_hash, second, hash_of(self.snapshot.seed()));
-        let loads = by_load.then(|| LoadsNow {
-            known: &self.loads,
-            counted: Counted::by(&self.snapshot, &self.workers, self.now),
+        let loads = by_load.then(|| {
+            let counted = Counted::by(&self.snapshot, &self.workers, self.now);
+            let pending = |reference| self.rewrites.pending(reference);
+            LoadsNow {
+                known: &self.loads,
+                counted,
+                companion: self.loads.companion(key.ends(), counted, pending),
+            }
         });
         View { kept, loads, ..self.view() }
     }
@@ -190,12 +199,44 @@ impl State {
     }
 
     /// Counts what a flow that was placed by load is expected to send.
-    fn count_in_advance(&mut self, rewrite: &Rewrite, key: &FlowKey) {
-        if let Egress::Tunnel { own, .. } = rewrite.egress {
-            let counted = Counted::by(&self.snapshot, &self.workers, self.now);
-            self.loads.place(key, own, self.snapshot.tunnel(own), counted);
-        }
+    fn count_in_advance<B: PacketBuffer>(
+        &mut self,
+        rewrite: &Rewrite,
+        reference: RewriteRef,
+        first: &Slow<B>,
+    ) {
+        let Egress::Tunnel { own, .. } = rewrite.egress else { return };
+        let Tunnel { group, tep, pair, .. } = *self.snapshot.tunnel(own);
+        let flow = Beginning {
+            ends: first.parsed.key.ends(),
+            tunnel: own,
+            group,
+            tep,
+            pair,
+            rewrite: reference,
+            length: first.parsed.network_length,
+            opens: opens_connection(first.buffer.data(), &first.parsed),
+        };
+        let counted = Counted::by(&self.snapshot, &self.workers, self.now);
+        let pending = |reference| self.rewrites.pending(reference);
+        self.loads.place(flow, counted, &self.counters, pending);
     }
+}
+
+/// Whether a packet opens a TCP connection or accepts one: it has the SYN bit (RFC 9293 section 3.1). Behind an IPv6 extension header it is not
+/// looked for.
+fn opens_connection(data: &[u8], parsed: &Parsed) -> bool {
+    const SYN: u8 = 2;
+    let tcp = IpProtocol::TCP.0;
+    let Some(packet) = data.get(parsed.network()..).filter(|_| parsed.key.protocol().0 == tcp) else {
+        return false;
+    };
+    let flags = match parsed.key.is_ipv6() {
+        true if packet.get(6) == Some(&tcp) => packet.get(40 + 13),
+        true => None,
+        false => packet.first().and_then(|first| packet.get(usize::from(first & 15) * 4 + 13)),
+    };
+    flags.is_some_and(|flags| flags & SYN != 0)
 }
 
 /// The hash of a flow in the cache.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use sluice_intent::plan::{GatewayIndex, PortIndex};
 
+use self::rebalance::Look;
 use crate::buffer::{BATCH, PacketBuffer, Transmit};
 use crate::counters::{EngineCounters, LogicalCounters};
 use crate::drops::DropReason;
@@ -67,7 +68,8 @@ impl Installation {
     /// A snapshot to be installed, with counters made for it.
     pub fn new(snapshot: Arc<Snapshot>, logical: Arc<LogicalCounters>) -> Self {
         let loads = TepLoads::new(snapshot.pair_traffic().len());
-        Self { snapshot, logical, rewrites: RewriteTable::new(), loads }
+        let rewrites = RewriteTable::new(rebalances(&snapshot));
+        Self { snapshot, logical, rewrites, loads }
     }
 
     /// The snapshot.
@@ -107,6 +109,7 @@ struct State {
     /// Version of the states of next hops that the rewrites are those of.
     next_hops: u32,
     loads: TepLoads,
+    look: Look,
     /// What every worker of the node counts, this one among them.
     workers: Arc<[Arc<EngineCounters>]>,
     swept: usize,
@@ -153,13 +156,14 @@ impl Engine {
         let (tunnel_states, next_hops) = (snapshot.tunnel_states().version(), snapshot.next_hops().version());
         let workers = Arc::new([Arc::clone(&counters)]);
         let loads = TepLoads::new(snapshot.pair_traffic().len());
+        let rewrites = RewriteTable::new(rebalances(&snapshot));
         let state = State {
             snapshot,
             neighbors,
             cache,
             cache_enabled: config.flow_cache,
             idle_timeout: config.idle_timeout,
-            rewrites: RewriteTable::new(),
+            rewrites,
             recent: RecentTunnels::new(),
             counters,
             logical,
@@ -167,6 +171,7 @@ impl Engine {
             tunnel_states,
             next_hops,
             loads,
+            look: Look::new(),
             workers,
             swept: 0,
             live_flows: 0,
@@ -201,6 +206,7 @@ impl Engine {
         std::mem::swap(&mut state.loads, &mut next.loads);
         state.tunnel_states = state.snapshot.tunnel_states().version();
         state.next_hops = state.snapshot.next_hops().version();
+        state.look.abandon();
         state.set_pause();
     }
 
@@ -295,7 +301,7 @@ impl Engine {
             .collect(HOUSEKEEPING_STEP, second, timeout, |rewrite, compiled| ledger.add(rewrite, compiled));
         if state.is_placing_by_load() {
             state.loads.keep_up(Counted::by(&state.snapshot, &state.workers, now));
-            if state.snapshot.plan().tep_group.is_some_and(|group| group.rebalance) {
+            if rebalances(&state.snapshot) {
                 state.rebalance();
             }
         }
@@ -383,6 +389,11 @@ impl State {
         self.counters.count_drop(reason);
         io.discard(reason, buffer);
     }
+}
+
+/// Whether flows that turn out large are moved.
+fn rebalances(snapshot: &Snapshot) -> bool {
+    snapshot.plan().tep_group.is_some_and(|group| group.rebalance)
 }
 
 /// Adds what a rewrite carried to the counters of the logical network.

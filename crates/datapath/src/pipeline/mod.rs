@@ -24,7 +24,7 @@ use crate::drops::DropReason;
 use crate::flow::{FlowKey, TUNNEL_BFD};
 use crate::neighbor::{NeighborId, NeighborKey, NeighborTable};
 use crate::profile::Stage;
-use crate::rewrite::table::TepAddresses;
+use crate::rewrite::uses::TepAddresses;
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::Addresses;
 use crate::snapshot::{IngressKind, RouterId, SegmentId, Snapshot, TunnelGroupId};

@@ -335,11 +335,6 @@ impl Compiler<'_> {
                 Some(TransitHop { mac: router.mac, tunnels, next_hop })
             })
             .collect();
-        if hops.len() > 1 {
-            for hop in &hops {
-                self.tunnel_groups[hop.tunnels.0 as usize].equal_cost = true;
-            }
-        }
         if !hops.is_empty() {
             routes.any(Target::ServiceRouters(hops), Origin::ServiceRouter);
         }
