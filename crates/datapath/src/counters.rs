@@ -76,6 +76,8 @@ pub struct EngineCounters {
     pub rewrites: Counter,
     /// Bytes of inner frames that each local TEP sent, by the TEP's number: up to date within milliseconds.
     pub tep_bytes: [Counter; MAX_TEPS],
+    /// Bytes that flows counted in advance when they were placed on each local TEP by load.
+    pub(crate) tep_expected: [Counter; MAX_TEPS],
 }
 
 impl Default for EngineCounters {
@@ -94,6 +96,7 @@ impl Default for EngineCounters {
             cache_size: Counter::default(),
             rewrites: Counter::default(),
             tep_bytes: [const { Counter::new() }; MAX_TEPS],
+            tep_expected: [const { Counter::new() }; MAX_TEPS],
         }
     }
 }

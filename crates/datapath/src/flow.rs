@@ -134,11 +134,15 @@ impl FlowKey {
         if self.is_ipv6() { mix(mix(w0 ^ K1, w1 ^ K0) ^ mix(w2 ^ K2, w3 ^ K3), K1) } else { mix(w0 ^ K0, K1) }
     }
 
-    /// Which of `ways` equal ways the flow takes. One multiplication leaves a pattern in the hash of neighbouring addresses and ports that
-    /// shows where few ways are told apart; a second one evens it out.
+    /// Hash of the source address: the same for every flow from one end.
+    pub(crate) fn source_hash(&self) -> u64 {
+        let [w0, w1, ..] = self.0;
+        if self.is_ipv6() { mix(w0 ^ K1, w1 ^ K0) } else { number_hash(w0 & 0xffff_ffff) }
+    }
+
+    /// Which of `ways` equal ways the flow takes.
     pub(crate) fn way(&self, seed: u64, ways: usize) -> usize {
-        let even = mix(self.flow_hash(seed) ^ K2, K3);
-        (((even >> 32) * ways as u64) >> 32) as usize
+        way(self.flow_hash(seed), ways)
     }
 
     /// Hash of the whole key, from the hash of its flow.
@@ -160,6 +164,18 @@ const K3: u64 = 0xa54f_f53a_5f1d_36f1;
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
+}
+
+/// Which of `ways` equal ways what has this hash takes. One multiplication leaves a pattern in the hash of neighbouring addresses and ports that
+/// shows where few ways are told apart; a second one evens it out.
+pub(crate) fn way(hash: u64, ways: usize) -> usize {
+    let even = mix(hash ^ K2, K3);
+    (((even >> 32) * ways as u64) >> 32) as usize
+}
+
+/// Hash of a number.
+pub(crate) fn number_hash(number: u64) -> u64 {
+    mix(number ^ K0, K1)
 }
 
 /// The low 48 bits of a word hold a MAC address in wire order, loaded little-endian.

@@ -5,7 +5,8 @@
 //! one resident to its other bucket. Where all of that is full, the flow that was silent longest makes room.
 //!
 //! A flow that has been silent for the idle timeout counts as gone wherever it is met: ageing costs a packet nothing, and no
-//! timer walks the table.
+//! timer walks the table. Where flows are placed by load ([`FlowCache::set_pause`]), a shorter silence already brings a flow to the slow
+//! path, which finds out whether it is to be placed anew.
 //!
 //! ```text
 //! hash ─┬─ low bits ────→ bucket [entry|entry]   which of the two is tried first: the top bit of the hash
@@ -45,19 +46,23 @@ impl Entry {
         (self.0[7] >> 48) as u16
     }
 
-    /// Marks the flow as seen; its rewrite, unless it had been silent too long.
+    /// Marks the flow as seen; its rewrite, unless it had been silent for longer than `longest`.
     #[inline(always)]
-    fn seen(&mut self, now: u16, idle_timeout: u16) -> Option<RewriteRef> {
+    fn seen(&mut self, now: u16, longest: u16) -> Option<RewriteRef> {
         let seen = self.last_seen();
         if seen != now {
             // Free entries have the stamp 0, which no second has.
-            if seen == 0 || age(now, seen) > idle_timeout {
+            if seen == 0 || age(now, seen) > longest {
                 return None;
             }
             // Written once a second, not once a packet: the line stays clean.
             self.0[7] = self.0[7] & 0xffff_ffff_ffff | u64::from(now) << 48;
         }
-        Some(RewriteRef::from_bits(self.0[7]))
+        Some(self.rewrite())
+    }
+
+    fn rewrite(&self) -> RewriteRef {
+        RewriteRef::from_bits(self.0[7])
     }
 
     fn key(&self) -> FlowKey {
@@ -75,6 +80,18 @@ pub(crate) enum Inserted {
     Expired,
     /// It took the place of a live flow.
     Evicted,
+}
+
+/// Where a new flow can go.
+enum Room {
+    /// A free place, or the flow's own old one.
+    Free(usize),
+    /// The place of a flow that was silent for the idle timeout.
+    Expired(usize),
+    /// The place of a live flow, which goes to its other bucket.
+    Moved { resident: usize, to: usize },
+    /// The place of a live flow, which has to go: of those in the way the one that was silent longest.
+    Evicted(usize),
 }
 
 /// The four places of a key, in the order in which they are tried.
@@ -96,7 +113,8 @@ fn first_place(hash: u64, mask: usize) -> usize {
 pub(crate) struct Table<'a> {
     entries: &'a mut [Entry],
     mask: usize,
-    idle_timeout: u16,
+    /// Seconds of silence after which a flow is not found.
+    longest: u16,
     now: u16,
 }
 
@@ -109,16 +127,12 @@ impl Table<'_> {
         }
     }
 
-    /// The rewrite of a flow; marks the flow as seen.
+    /// The rewrite of a flow; marks the flow as seen. None if it was silent for longer than the idle timeout, or a [pause](FlowCache::set_pause).
     #[inline(always)]
     pub(crate) fn lookup(&mut self, key: &FlowKey, hash: u64) -> Option<RewriteRef> {
         let entry = self.entries.get_mut(first_place(hash, self.mask))?;
         // Nearly always: a flow stands elsewhere only if another one held this place when it came.
-        if entry.holds(key) {
-            entry.seen(self.now, self.idle_timeout)
-        } else {
-            self.lookup_elsewhere(key, hash)
-        }
+        if entry.holds(key) { entry.seen(self.now, self.longest) } else { self.lookup_elsewhere(key, hash) }
     }
 
     #[cold]
@@ -128,7 +142,7 @@ impl Table<'_> {
         for place in others {
             let entry = self.entries.get_mut(place)?;
             if entry.holds(key) {
-                return entry.seen(self.now, self.idle_timeout);
+                return entry.seen(self.now, self.longest);
             }
         }
         None
@@ -141,6 +155,8 @@ pub(crate) struct FlowCache {
     /// Buckets less one; buckets are a power of two.
     mask: usize,
     idle_timeout: u16,
+    /// Seconds of silence after which [`Table::lookup`] does not find a flow.
+    longest: u16,
 }
 
 /// A second that stands for "never" is left out of the count, so that an entry's last word is never 0.
@@ -165,7 +181,12 @@ impl FlowCache {
                 return Err(error);
             }
         }
-        Ok(Self { memory, mask: size / 2 - 1, idle_timeout })
+        Ok(Self { memory, mask: size / 2 - 1, idle_timeout, longest: idle_timeout })
+    }
+
+    /// Has [`Table::lookup`] find flows only after so many seconds of silence at most; none: up to the idle timeout.
+    pub(crate) fn set_pause(&mut self, pause: Option<u16>) {
+        self.longest = self.idle_timeout.min(pause.unwrap_or(u16::MAX));
     }
 
     /// Flows that it holds at most.
@@ -191,8 +212,64 @@ impl FlowCache {
     /// The cache as one batch sees it. Not inlined: what the compiler knows of the memory's alignment it would check for every packet.
     #[inline(never)]
     pub(crate) fn table(&mut self, second: u64) -> Table<'_> {
-        let (mask, idle_timeout) = (self.mask, self.idle_timeout);
-        Table { entries: self.entries_mut(), mask, idle_timeout, now: stamp(second) }
+        let (mask, longest) = (self.mask, self.longest);
+        Table { entries: self.entries_mut(), mask, longest, now: stamp(second) }
+    }
+
+    /// The rewrite of a flow that is not gone, and the seconds that it has been silent for.
+    pub(crate) fn find(&self, key: &FlowKey, hash: u64, second: u64) -> Option<(RewriteRef, u16)> {
+        let entry = &self.entries()[self.own_place(key, hash)?];
+        let silent = age(stamp(second), entry.last_seen());
+        (silent <= self.idle_timeout).then(|| (entry.rewrite(), silent))
+    }
+
+    /// Marks a flow as seen, after however much silence.
+    pub(crate) fn mark(&mut self, key: &FlowKey, hash: u64, second: u64) {
+        if let Some(place) = self.own_place(key, hash) {
+            self.entries_mut()[place].seen(stamp(second), u16::MAX);
+        }
+    }
+
+    /// Whether a new flow would have to take the place of one that has sent within a pause.
+    pub(crate) fn is_crowded(
+        &self,
+        key: &FlowKey,
+        hash: u64,
+        second: u64,
+        hash_of: impl Fn(&FlowKey) -> u64,
+    ) -> bool {
+        let now = stamp(second);
+        match self.room(key, hash, now, hash_of) {
+            Room::Evicted(victim) => age(now, self.entries()[victim].last_seen()) <= self.longest,
+            _ => false,
+        }
+    }
+
+    fn own_place(&self, key: &FlowKey, hash: u64) -> Option<usize> {
+        let holds = |place: &usize| self.entries()[*place].holds(key) && !self.entries()[*place].is_free();
+        self.places(hash).into_iter().find(holds)
+    }
+
+    /// Where a flow goes.
+    fn room(&self, key: &FlowKey, hash: u64, now: u16, hash_of: impl Fn(&FlowKey) -> u64) -> Room {
+        let (entries, places) = (self.entries(), self.places(hash));
+        let free = |places: [usize; 4]| places.into_iter().find(|place| entries[*place].is_free());
+        if let Some(place) = self.own_place(key, hash).or_else(|| free(places)) {
+            return Room::Free(place);
+        }
+        let silent = |place: usize| age(now, entries[place].last_seen());
+        // The last one of equals.
+        let oldest = |a, b| if silent(b) >= silent(a) { b } else { a };
+        let victim = places.into_iter().fold(places[0], oldest);
+        if silent(victim) > self.idle_timeout {
+            return Room::Expired(victim);
+        }
+        for resident in places {
+            if let Some(to) = free(self.places(hash_of(&entries[resident].key()))) {
+                return Room::Moved { resident, to };
+            }
+        }
+        Room::Evicted(victim)
     }
 
     /// Stores a flow, in place of its own stale entry if there is one.
@@ -205,55 +282,33 @@ impl FlowCache {
         hash_of: impl Fn(&FlowKey) -> u64,
     ) -> Inserted {
         let now = stamp(second);
-        let timeout = self.idle_timeout;
-        let places = self.places(hash);
         let [a, b, c, d, e, f, g] = key.0;
         let new = Entry([a, b, c, d, e, f, g, rewrite.to_bits() | u64::from(now) << 48]);
-        let own = places
-            .into_iter()
-            .find(|place| self.entries()[*place].holds(key) && !self.entries()[*place].is_free());
-        let free = || places.into_iter().find(|place| self.entries()[*place].is_free());
-        if let Some(place) = own.or_else(free) {
-            self.entries_mut()[place] = new;
-            return Inserted::Free;
-        }
-        let oldest = |places: [usize; 4]| {
-            places.into_iter().max_by_key(|place| age(now, self.entries()[*place].last_seen()))
-        };
-        let Some(victim) = oldest(places) else { return Inserted::Evicted };
-        if age(now, self.entries()[victim].last_seen()) > timeout {
-            self.entries_mut()[victim] = new;
-            return Inserted::Expired;
-        }
-        for place in places {
-            let resident = self.entries()[place];
-            let elsewhere = self.places(hash_of(&resident.key())).into_iter();
-            if let Some(free) = elsewhere.into_iter().find(|other| self.entries()[*other].is_free()) {
-                self.entries_mut()[free] = resident;
-                self.entries_mut()[place] = new;
-                return Inserted::Free;
+        let room = self.room(key, hash, now, hash_of);
+        let entries = self.entries_mut();
+        let (place, inserted) = match room {
+            Room::Free(place) => (place, Inserted::Free),
+            Room::Expired(place) => (place, Inserted::Expired),
+            Room::Moved { resident, to } => {
+                entries[to] = entries[resident];
+                (resident, Inserted::Free)
             }
-        }
-        self.entries_mut()[victim] = new;
-        Inserted::Evicted
+            Room::Evicted(place) => (place, Inserted::Evicted),
+        };
+        entries[place] = new;
+        inserted
     }
 
-    /// Frees the entries from `start` on, at most `count`, that have been silent for longer than what `timeout` says of their rewrites, in
-    /// seconds, and counts the live ones among them.
-    pub(crate) fn sweep(
-        &mut self,
-        start: usize,
-        count: usize,
-        second: u64,
-        timeout: impl Fn(RewriteRef) -> u16,
-    ) -> usize {
-        let now = stamp(second);
+    /// Frees the entries from `start` on, at most `count`, that have been silent for longer than the idle timeout, and counts the live ones
+    /// among them.
+    pub(crate) fn sweep(&mut self, start: usize, count: usize, second: u64) -> usize {
+        let (now, timeout) = (stamp(second), self.idle_timeout);
         let mut live = 0;
         for entry in self.entries_mut().iter_mut().skip(start).take(count) {
             if entry.is_free() {
                 continue;
             }
-            if age(now, entry.last_seen()) > timeout(RewriteRef::from_bits(entry.0[7])) {
+            if age(now, entry.last_seen()) > timeout {
                 *entry = Entry::FREE;
             } else {
                 live += 1;
@@ -392,7 +447,7 @@ mod tests {
                     Step::Wait(seconds) => model.second += seconds,
                     Step::Sweep => {
                         let live: Vec<FlowKey> = model.flows.keys().filter(|key| model.is_live(key)).copied().collect();
-                        prop_assert_eq!(cache.sweep(0, cache.size(), model.second, |_| TIMEOUT), live.len());
+                        prop_assert_eq!(cache.sweep(0, cache.size(), model.second), live.len());
                         model.flows.retain(|key, _| live.contains(key));
                     }
                 }
@@ -420,6 +475,43 @@ mod tests {
         }
     }
 
+    /// A flow that paused is not looked up, but found with how long it was silent; marked, it is looked up again.
+    #[test]
+    fn a_flow_that_paused_is_found_but_not_looked_up() {
+        let mut cache = FlowCache::new(16, TIMEOUT).unwrap();
+        let (key, hash_of_key) = (key(1), hash(&key(1)));
+        cache.set_pause(Some(2));
+        cache.insert(&key, hash_of_key, reference(9), START, hash);
+        assert_eq!(cache.table(START + 2).lookup(&key, hash_of_key), Some(reference(9)));
+        let later = START + 5;
+        assert_eq!(cache.table(later).lookup(&key, hash_of_key), None);
+        assert_eq!(cache.find(&key, hash_of_key, later), Some((reference(9), 3)), "not marked by that");
+        cache.mark(&key, hash_of_key, later);
+        assert_eq!(cache.table(later + 2).lookup(&key, hash_of_key), Some(reference(9)));
+        assert_eq!(cache.find(&key, hash_of_key, later + 3 + u64::from(TIMEOUT)), None, "gone");
+        cache.set_pause(None);
+        let last = later + 2 + u64::from(TIMEOUT);
+        assert_eq!(cache.table(last).lookup(&key, hash_of_key), Some(reference(9)));
+    }
+
+    /// Crowded: every place is taken by a flow that sends, and none of those can go elsewhere.
+    #[test]
+    fn a_flow_is_crowded_out_only_by_flows_that_send() {
+        let mut cache = FlowCache::new(2, TIMEOUT).unwrap();
+        cache.set_pause(Some(2));
+        let crowded = |cache: &FlowCache, number, second| {
+            cache.is_crowded(&key(number), hash(&key(number)), second, hash)
+        };
+        for number in 0..2 {
+            assert!(!crowded(&cache, number, 100));
+            cache.insert(&key(number), hash(&key(number)), reference(1), 100, hash);
+        }
+        assert!(!crowded(&cache, 1, 100), "it has a place of its own");
+        assert!(crowded(&cache, 2, 102));
+        assert!(!crowded(&cache, 2, 103), "both have paused");
+        assert_eq!(cache.insert(&key(2), hash(&key(2)), reference(1), 103, hash), Inserted::Evicted);
+    }
+
     #[test]
     fn sweeps_add_up() {
         let mut cache = FlowCache::new(64, TIMEOUT).unwrap();
@@ -428,8 +520,7 @@ mod tests {
         }
         let live = |second| (0..20).filter(|number| second - (100 + number) <= u64::from(TIMEOUT)).count();
         for second in [119, 121, 129] {
-            let counted: usize =
-                (0..64).step_by(8).map(|start| cache.sweep(start, 8, second, |_| TIMEOUT)).sum();
+            let counted: usize = (0..64).step_by(8).map(|start| cache.sweep(start, 8, second)).sum();
             assert_eq!((counted, contents(&cache).len()), (live(second), live(second)));
         }
         assert_eq!(live(129), 1, "the flow of second 119 is the last");

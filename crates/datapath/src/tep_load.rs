@@ -1,8 +1,14 @@
 //! How much traffic goes by each local TEP and to each remote one, for placing flows on the least loaded.
 //!
 //! The load of a TEP, or of a pair of them, is what was sent by it, in bytes, the past counting half for each [`HALF_LIFE`] that it lies
-//! back. What was placed and has not sent yet counts in advance, so that flows that begin together do not all choose the same. Each worker
-//! has a view of its own, made from what all workers counted; used when a flow begins, and by what moves flows ([`crate::engine`]).
+//! back. What was placed and has not sent yet counts in advance, so that flows that begin together, on whichever workers, do not all choose the
+//! same. Each worker has a view of its own, made from what all workers counted; used when a flow begins, and by what moves flows
+//! ([`crate::engine`]).
+//!
+//! Programs open a small connection before a large one (iperf3, FTP, SIP): counted as two flows they would take the TEPs in turn, and the large
+//! ones of two workloads would meet on one. Such a flow and its companion go together and count once. What tells them from flows that are
+//! opened side by side, which each count: the first has been answered before the second begins, since a program learns from it what to open;
+//! it is the first one between its ends for a while; and it has sent little, in small packets.
 //!
 //! Of a remote TEP a node knows what it sends there itself, not what others do. Where several nodes send to the same ones, each spreads
 //! its own flows evenly, and where it begins follows from its own seed.
@@ -12,9 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_intent::plan::{MAX_TEPS, TepIndex};
 
-use crate::counters::EngineCounters;
-use crate::flow::FlowKey;
-use crate::snapshot::{Snapshot, TepPairId, Tunnel, TunnelGroupId, TunnelId};
+use crate::counters::{Counter, EngineCounters};
+use crate::rewrite::table::RewriteRef;
+use crate::snapshot::{Snapshot, TepPairId, TunnelGroupId, TunnelId};
 use crate::time::Timestamp;
 
 /// Nanoseconds after which traffic counts half: several round trips, a fraction of what a person notices.
@@ -25,6 +31,12 @@ const EXPECTED: f64 = 15_000.0;
 const EXPECTED_SHARE: f64 = 1.0 / 8.0;
 /// Nanoseconds within which a flow may have a companion.
 const COMPANION_WITHIN: u64 = 1_000_000_000;
+/// Bytes that are counted of a packet besides its own at most: Ethernet with a tag, IPv6, UDP, tunnel header, Ethernet with a tag.
+const HEADERS: u64 = 18 + 40 + 8 + 8 + 18;
+/// Nanoseconds within which two flows begin at once: an answer and what a program makes of it take longer.
+const AT_ONCE: u64 = 250_000;
+/// Bytes of a first packet with which a flow is not a small one.
+const LARGE_PACKET: u16 = 1_000;
 /// Bytes below which a flow has carried next to nothing: a connection's set-up.
 const NEXT_TO_NOTHING: u64 = 4_000;
 /// Flows that are remembered as having begun.
@@ -32,32 +44,49 @@ const BEGINNINGS: usize = 64;
 /// Pairs that one call of [`TepLoads::keep_up`] looks at.
 const STEP: usize = 256;
 
-/// Bytes of inner frames that all workers sent between each pair of TEPs of a snapshot: added to at housekeeping, read when a flow is
-/// placed.
+/// Bytes between each pair of TEPs of a snapshot, of all workers: read when a flow is placed.
 #[derive(Debug, Default)]
-pub(crate) struct PairTraffic(Box<[AtomicU64]>);
+pub(crate) struct PairTraffic {
+    /// Of inner frames that were sent: added to at housekeeping.
+    sent: Box<[AtomicU64]>,
+    /// What flows count in advance: added to when one is placed.
+    expected: Box<[AtomicU64]>,
+}
 
 impl PairTraffic {
     /// Nothing sent between so many pairs.
     pub(crate) fn new(pairs: usize) -> Self {
-        Self((0..pairs).map(|_| AtomicU64::new(0)).collect())
+        let zeroed = || (0..pairs).map(|_| AtomicU64::new(0)).collect();
+        Self { sent: zeroed(), expected: zeroed() }
     }
 
-    /// Adds bytes.
+    /// Adds bytes that were sent.
     pub(crate) fn add(&self, pair: TepPairId, bytes: u64) {
-        if let Some(counter) = self.0.get(pair.index()) {
+        if let Some(counter) = self.sent.get(pair.index()) {
             counter.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Bytes so far.
+    /// Bytes sent so far.
     pub(crate) fn get(&self, pair: TepPairId) -> u64 {
-        self.0.get(pair.index()).map_or(0, |counter| counter.load(Ordering::Relaxed))
+        self.sent.get(pair.index()).map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    fn expect(&self, pair: TepPairId, bytes: u64) {
+        if let Some(counter) = self.expected.get(pair.index()) {
+            counter.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// What the load of a pair is made of: what was sent, and what was counted in advance.
+    fn load(&self, pair: TepPairId) -> u64 {
+        let expected = self.expected.get(pair.index()).map_or(0, |counter| counter.load(Ordering::Relaxed));
+        self.get(pair) + expected
     }
 
     /// Pairs.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.sent.len()
     }
 }
 
@@ -67,8 +96,9 @@ struct Load {
     bytes: f64,
     counted: u64,
     at: Timestamp,
-    /// The counter at the last look; see [`TepLoads::look`].
+    /// What was sent by the last look, and between that and the one before; see [`crate::engine`].
     looked: u64,
+    carried: u64,
 }
 
 impl Load {
@@ -82,23 +112,53 @@ impl Load {
         self.bytes * kept + fresh * mean
     }
 
+    /// Begins to reckon anew what is carried from now on.
+    fn look(&mut self, sent: u64) {
+        self.carried = sent.saturating_sub(self.looked);
+        self.looked = sent;
+    }
+
     /// Goes on from now.
     fn keep_up(&mut self, now: Timestamp, counted: u64) {
         *self = Self { bytes: self.now(now, counted), counted, at: now, ..*self };
     }
 }
 
+/// A flow that begins, and where it was placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    /// [`crate::flow::FlowKey::ends`].
+    pub(crate) ends: u64,
+    /// Its own tunnel, and what that is part of.
+    pub(crate) tunnel: TunnelId,
+    pub(crate) group: TunnelGroupId,
+    pub(crate) tep: TepIndex,
+    pub(crate) pair: TepPairId,
+    /// Its rewrite.
+    pub(crate) rewrite: RewriteRef,
+    /// Its first packet at layer 3, in bytes.
+    pub(crate) length: u16,
+    /// That packet opens a TCP connection or accepts one (RFC 9293 section 3.5): the next one comes when it was answered.
+    pub(crate) opens: bool,
+}
+
 /// A flow that has begun.
 #[derive(Clone, Copy, Debug)]
-struct Beginning {
-    /// [`FlowKey::ends`].
-    ends: u64,
-    tunnel: TunnelId,
-    group: TunnelGroupId,
-    pair: TepPairId,
+struct Begun {
+    flow: Beginning,
     at: Timestamp,
     /// What the pair had carried by then.
     carried: u64,
+    /// None has begun since between the same ends.
+    alone: bool,
+}
+
+impl Begun {
+    /// Bytes that went the way of the flow since it began: its own, and those of others there.
+    fn carried_since(&self, counted: Counted<'_>, pending: impl Fn(RewriteRef) -> u64) -> u64 {
+        let carried = counted.traffic.get(self.flow.pair) + pending(self.flow.rewrite);
+        carried.saturating_sub(self.carried)
+    }
 }
 
 /// The loads of the node's TEPs and of the pairs that they make as one worker sees them.
@@ -107,9 +167,8 @@ pub(crate) struct TepLoads {
     pairs: Box<[Load]>,
     /// The pair with which the next call of [`Self::keep_up`] begins.
     next: usize,
-    looked: Timestamp,
     /// The latest flows without a companion, by their ends.
-    beginnings: [Option<Beginning>; BEGINNINGS],
+    beginnings: [Option<Begun>; BEGINNINGS],
 }
 
 impl TepLoads {
@@ -119,93 +178,121 @@ impl TepLoads {
             teps: [Load::default(); MAX_TEPS],
             pairs: vec![Load::default(); pairs].into(),
             next: 0,
-            looked: Timestamp::default(),
             beginnings: [None; BEGINNINGS],
         }
     }
 
     /// Takes over the loads of the TEPs from a view of another snapshot; the pairs are others.
     pub(crate) fn succeed(&mut self, other: &Self) {
-        (self.teps, self.looked) = (other.teps, other.looked);
+        self.teps = other.teps;
     }
 
     /// Brings the TEPs and the next [`STEP`] pairs up to date, so that what went by one long ago is told from what goes by it now, also where
     /// no flow begins for long.
     pub(crate) fn keep_up(&mut self, counted: Counted<'_>) {
         for (tep, load) in self.teps.iter_mut().take(counted.teps).enumerate() {
-            load.keep_up(counted.now, counted.by_tep(TepIndex(tep as u16)));
+            load.keep_up(counted.now, counted.load_of_tep(TepIndex(tep as u16)));
         }
         for _ in 0..STEP.min(self.pairs.len()) {
             let pair = TepPairId(self.next as u32);
-            self.pairs[self.next].keep_up(counted.now, counted.traffic.get(pair));
+            self.pairs[self.next].keep_up(counted.now, counted.traffic.load(pair));
             self.next = (self.next + 1) % self.pairs.len();
         }
     }
 
-    /// The tunnel of a flow between the same ends that has just begun and carried next to nothing. Programs open a small connection before a large
-    /// one (iperf3, FTP, SIP): counted as two flows, they would take the TEPs in turn, and the large ones of two workloads would meet on one.
-    fn companion(&self, ends: u64, group: TunnelGroupId, counted: Counted<'_>) -> Option<TunnelId> {
-        let begun = self.beginnings[ends as usize % BEGINNINGS]?;
-        let fresh = counted.now.nanos_since(begun.at) < COMPANION_WITHIN
-            && counted.traffic.get(begun.pair).saturating_sub(begun.carried) < NEXT_TO_NOTHING;
-        (begun.ends == ends && begun.group == group && fresh).then_some(begun.tunnel)
+    /// The group and tunnel of the flow that one between these ends is the companion of; see the [module](self). `pending`: bytes that a rewrite
+    /// has carried and housekeeping has not seen.
+    pub(crate) fn companion(
+        &self,
+        ends: u64,
+        counted: Counted<'_>,
+        pending: impl Fn(RewriteRef) -> u64,
+    ) -> Option<(TunnelGroupId, TunnelId)> {
+        let begun = self.begun(ends, counted.now)?;
+        let carried = begun.carried_since(counted, pending);
+        let answered = match begun.flow.opens {
+            true => carried > u64::from(begun.flow.length) + HEADERS,
+            false => counted.now.nanos_since(begun.at) >= AT_ONCE,
+        };
+        let small = carried < NEXT_TO_NOTHING && begun.flow.length < LARGE_PACKET;
+        (begun.alone && answered && small).then_some((begun.flow.group, begun.flow.tunnel))
     }
 
-    /// Counts a flow that was placed in a tunnel in advance, unless it goes with its companion, which was counted.
-    pub(crate) fn place(&mut self, key: &FlowKey, id: TunnelId, tunnel: &Tunnel, counted: Counted<'_>) {
-        let (ends, group, pair) = (key.ends(), tunnel.group, tunnel.pair);
-        let slot = ends as usize % BEGINNINGS;
-        if self.companion(ends, group, counted) == Some(id) {
-            self.beginnings[slot] = None;
+    /// The flow that began between these ends lately.
+    fn begun(&self, ends: u64, now: Timestamp) -> Option<&Begun> {
+        let begun = self.beginnings[ends as usize % BEGINNINGS].as_ref()?;
+        (begun.flow.ends == ends && now.nanos_since(begun.at) < COMPANION_WITHIN).then_some(begun)
+    }
+
+    /// Counts a flow that was placed in advance, among what this worker counts, unless it goes with its companion, which was counted.
+    pub(crate) fn place(
+        &mut self,
+        flow: Beginning,
+        counted: Counted<'_>,
+        own: &EngineCounters,
+        pending: impl Fn(RewriteRef) -> u64,
+    ) {
+        let companion = self.companion(flow.ends, counted, &pending);
+        let small = |begun: &&Begun| begun.carried_since(counted, &pending) < NEXT_TO_NOTHING;
+        let known = self.begun(flow.ends, counted.now).filter(small).is_some();
+        let place = &mut self.beginnings[flow.ends as usize % BEGINNINGS];
+        match place {
+            Some(begun) if known => begun.alone = false,
+            _ => {
+                let carried = counted.traffic.get(flow.pair) + pending(flow.rewrite);
+                *place = Some(Begun { flow, at: counted.now, carried, alone: true });
+            }
+        }
+        if companion == Some((flow.group, flow.tunnel)) {
             return;
         }
-        let carried = counted.traffic.get(pair);
-        self.beginnings[slot] = Some(Beginning { ends, tunnel: id, group, pair, at: counted.now, carried });
         let all: f64 = (0..counted.teps as u16).map(|tep| self.of_tep(TepIndex(tep), counted)).sum();
-        let expected = EXPECTED.max(all * EXPECTED_SHARE);
-        if let Some(load) = self.teps.get_mut(tunnel.tep.index()) {
-            load.keep_up(counted.now, counted.by_tep(tunnel.tep));
-            load.bytes += expected;
+        let expected = EXPECTED.max(all * EXPECTED_SHARE) as u64;
+        // What was counted in the meantime is taken to lie back; this does not.
+        if let Some(load) = self.teps.get_mut(flow.tep.index()) {
+            load.keep_up(counted.now, counted.load_of_tep(flow.tep));
         }
-        if let Some(load) = self.pairs.get_mut(tunnel.pair.index()) {
-            load.keep_up(counted.now, counted.traffic.get(tunnel.pair));
-            load.bytes += expected;
+        if let Some(load) = self.pairs.get_mut(flow.pair.index()) {
+            load.keep_up(counted.now, counted.traffic.load(flow.pair));
         }
+        if let Some(counter) = own.tep_expected.get(flow.tep.index()) {
+            counter.add(expected);
+        }
+        counted.traffic.expect(flow.pair, expected);
     }
 
-    /// Begins to reckon anew what is carried from now on.
-    pub(crate) fn look(&mut self, counted: Counted<'_>) {
-        self.looked = counted.now;
+    /// Begins to reckon anew what each local TEP carries from now on; what it was until now.
+    pub(crate) fn look_at_teps(&mut self, counted: Counted<'_>) -> [f64; MAX_TEPS] {
         for (tep, load) in self.teps.iter_mut().take(counted.teps).enumerate() {
-            load.looked = counted.by_tep(TepIndex(tep as u16));
+            load.look(counted.by_tep(TepIndex(tep as u16)));
         }
-        for (pair, load) in self.pairs.iter_mut().enumerate() {
-            load.looked = counted.traffic.get(TepPairId(pair as u32));
+        self.teps.map(|load| load.carried as f64)
+    }
+
+    /// Does so for pairs, at most `count` from one on; the one that is next, none after the last.
+    pub(crate) fn look_at_pairs(
+        &mut self,
+        first: usize,
+        count: usize,
+        counted: Counted<'_>,
+    ) -> Option<usize> {
+        for (pair, load) in self.pairs.iter_mut().enumerate().skip(first).take(count) {
+            load.look(counted.traffic.get(TepPairId(pair as u32)));
         }
+        Some(first + count).filter(|next| *next < self.pairs.len())
     }
 
-    /// When that was last.
-    pub(crate) fn looked(&self) -> Timestamp {
-        self.looked
-    }
-
-    /// Bytes that a local TEP has sent since then.
-    pub(crate) fn carried_by_tep(&self, tep: TepIndex, counted: Counted<'_>) -> f64 {
-        self.teps.get(tep.index()).map_or(0.0, |load| counted.by_tep(tep).saturating_sub(load.looked) as f64)
-    }
-
-    /// Bytes that were sent between a pair since then.
-    pub(crate) fn carried_by_pair(&self, pair: TepPairId, counted: Counted<'_>) -> f64 {
-        let carried = |load: &Load| counted.traffic.get(pair).saturating_sub(load.looked) as f64;
-        self.pairs.get(pair.index()).map_or(0.0, carried)
+    /// Bytes that were sent between a pair from the last look but one to the last.
+    pub(crate) fn carried_by_pair(&self, pair: TepPairId) -> f64 {
+        self.pairs.get(pair.index()).map_or(0.0, |load| load.carried as f64)
     }
 
     fn of_tep(&self, tep: TepIndex, counted: Counted<'_>) -> f64 {
-        self.teps.get(tep.index()).map_or(0.0, |load| load.now(counted.now, counted.by_tep(tep)))
+        self.teps.get(tep.index()).map_or(0.0, |load| load.now(counted.now, counted.load_of_tep(tep)))
     }
 
     fn of_pair(&self, pair: TepPairId, counted: Counted<'_>) -> f64 {
-        self.pairs.get(pair.index()).map_or(0.0, |load| load.now(counted.now, counted.traffic.get(pair)))
+        self.pairs.get(pair.index()).map_or(0.0, |load| load.now(counted.now, counted.traffic.load(pair)))
     }
 }
 
@@ -227,11 +314,14 @@ impl<'a> Counted<'a> {
 
     /// Bytes that a local TEP has sent.
     pub(crate) fn by_tep(&self, tep: TepIndex) -> u64 {
-        self.workers
-            .iter()
-            .filter_map(|worker| worker.tep_bytes.get(tep.index()))
-            .map(|bytes| bytes.get())
-            .sum()
+        let sent = |worker: &Arc<EngineCounters>| worker.tep_bytes.get(tep.index()).map(Counter::get);
+        self.workers.iter().filter_map(sent).sum()
+    }
+
+    /// What the load of a local TEP is made of: what was sent, and what was counted in advance.
+    fn load_of_tep(&self, tep: TepIndex) -> u64 {
+        let expected = |worker: &Arc<EngineCounters>| worker.tep_expected.get(tep.index()).map(Counter::get);
+        self.by_tep(tep) + self.workers.iter().filter_map(expected).sum::<u64>()
     }
 }
 
@@ -240,14 +330,11 @@ impl<'a> Counted<'a> {
 pub(crate) struct LoadsNow<'a> {
     pub(crate) known: &'a TepLoads,
     pub(crate) counted: Counted<'a>,
+    /// The tunnel that the flow takes with its companion, and the group that it is of, if it has one.
+    pub(crate) companion: Option<(TunnelGroupId, TunnelId)>,
 }
 
 impl LoadsNow<'_> {
-    /// The tunnel of a companion of the flow, see [`TepLoads::companion`].
-    pub(crate) fn companion(&self, key: &FlowKey, group: TunnelGroupId) -> Option<TunnelId> {
-        self.known.companion(key.ends(), group, self.counted)
-    }
-
     /// Load of a local TEP.
     pub(crate) fn of_tep(&self, tep: TepIndex) -> f64 {
         self.known.of_tep(tep, self.counted)
@@ -286,5 +373,23 @@ mod tests {
         assert!((often.bytes / once - 1.0).abs() < 0.01, "{} {once}", often.bytes);
         // 64 ms / ln 2 of it.
         assert!((often.bytes / (rate as f64 * 92.33) - 1.0).abs() < 0.01, "{}", often.bytes);
+    }
+
+    /// Each pair is asked for once in a look, however many steps that takes, and counts from one look to the next.
+    #[test]
+    fn a_look_at_the_pairs_goes_on_where_it_stopped() {
+        let traffic = PairTraffic::new(2500);
+        let counted = Counted { now: at(0), teps: 0, workers: &[], traffic: &traffic };
+        let mut loads = TepLoads::new(2500);
+        for bytes in [1, 10, 100] {
+            (0..2500).for_each(|pair| traffic.add(TepPairId(pair), bytes * u64::from(pair)));
+            assert_eq!(loads.look_at_pairs(0, 1000, counted), Some(1000));
+            assert_eq!(loads.look_at_pairs(1000, 1000, counted), Some(2000));
+            let carried = |pair| loads.carried_by_pair(TepPairId(pair)) as u64;
+            assert_eq!([999, 1999].map(carried), [999 * bytes, 1999 * bytes]);
+            assert_eq!(carried(2499), bytes / 10 * 2499, "not yet");
+            assert_eq!(loads.look_at_pairs(2000, 1000, counted), None);
+            assert_eq!(loads.carried_by_pair(TepPairId(2499)) as u64, bytes * 2499);
+        }
     }
 }

@@ -65,7 +65,7 @@ pub fn trace(
             let names = Names(snapshot);
             report.stage("parse", names.parsed(&parsed));
             let mut recorder = Recorder::default();
-            let view = View { snapshot, neighbors, loads: None };
+            let view = View { snapshot, neighbors, kept: None, loads: None };
             let ttl = Some(parsed.ttl).filter(|_| parsed.key.is_ip());
             let decision = decide(view, &parsed.key, ttl, &mut recorder);
             for step in &recorder.0 {

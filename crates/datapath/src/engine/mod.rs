@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! process ─→ parse all ─→ look all up ─→ replay each ──────────────→ Transmit::transmit
-//!            (prefetch     (prefetch          └ miss: slow path (slow.rs): decide, cache, replay,
-//!             buckets)      rewrites)                 answer, replicate, punt or drop
+//!            (prefetch     (prefetch          └ miss (miss.rs): decide, cache, replay
+//!             buckets)      rewrites)              └ slow path (slow.rs): answer, replicate, punt or drop
 //! ```
 //!
 //! Each worker owns an engine; nothing in it is shared but the snapshot and the neighbours, which are immutable, and the counters,
 //! which only it writes. Nothing here allocates, locks or blocks once the engine is made.
 
+mod miss;
 mod rebalance;
 mod slow;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use sluice_intent::plan::{GatewayIndex, PortIndex};
 
+use self::rebalance::Look;
 use crate::buffer::{BATCH, PacketBuffer, Transmit};
 use crate::counters::{EngineCounters, LogicalCounters};
 use crate::drops::DropReason;
@@ -66,7 +68,8 @@ impl Installation {
     /// A snapshot to be installed, with counters made for it.
     pub fn new(snapshot: Arc<Snapshot>, logical: Arc<LogicalCounters>) -> Self {
         let loads = TepLoads::new(snapshot.pair_traffic().len());
-        Self { snapshot, logical, rewrites: RewriteTable::new(), loads }
+        let rewrites = RewriteTable::new(rebalances(&snapshot));
+        Self { snapshot, logical, rewrites, loads }
     }
 
     /// The snapshot.
@@ -106,6 +109,7 @@ struct State {
     /// Version of the states of next hops that the rewrites are those of.
     next_hops: u32,
     loads: TepLoads,
+    look: Look,
     /// What every worker of the node counts, this one among them.
     workers: Arc<[Arc<EngineCounters>]>,
     swept: usize,
@@ -152,13 +156,14 @@ impl Engine {
         let (tunnel_states, next_hops) = (snapshot.tunnel_states().version(), snapshot.next_hops().version());
         let workers = Arc::new([Arc::clone(&counters)]);
         let loads = TepLoads::new(snapshot.pair_traffic().len());
+        let rewrites = RewriteTable::new(rebalances(&snapshot));
         let state = State {
             snapshot,
             neighbors,
             cache,
             cache_enabled: config.flow_cache,
             idle_timeout: config.idle_timeout,
-            rewrites: RewriteTable::new(),
+            rewrites,
             recent: RecentTunnels::new(),
             counters,
             logical,
@@ -166,6 +171,7 @@ impl Engine {
             tunnel_states,
             next_hops,
             loads,
+            look: Look::new(),
             workers,
             swept: 0,
             live_flows: 0,
@@ -178,8 +184,9 @@ impl Engine {
             outcome: Outcome::MISS,
             reason: DropReason::Consumed,
         };
-        let scratch = Box::new([empty; BATCH]);
-        Ok(Self { state, scratch })
+        let mut engine = Self { state, scratch: Box::new([empty; BATCH]) };
+        engine.state.set_pause();
+        Ok(engine)
     }
 
     /// Places flows by what these workers carry together, this one among them. Without it, by what this one carries.
@@ -190,7 +197,7 @@ impl Engine {
     /// Takes a new snapshot with what belongs to it, from the next packet on, and leaves what was replaced: a few moves, however much there is.
     pub fn install(&mut self, next: &mut Installation) {
         let state = &mut self.state;
-        next.rewrites.succeed(&state.rewrites);
+        next.rewrites.succeed(&mut state.rewrites, Arc::clone(state.snapshot.tunnels_arc()));
         next.loads.succeed(&state.loads);
         state.recent.clear();
         std::mem::swap(&mut state.snapshot, &mut next.snapshot);
@@ -199,6 +206,8 @@ impl Engine {
         std::mem::swap(&mut state.loads, &mut next.loads);
         state.tunnel_states = state.snapshot.tunnel_states().version();
         state.next_hops = state.snapshot.next_hops().version();
+        state.look.abandon();
+        state.set_pause();
     }
 
     /// Takes a new table of neighbours, from the next packet on. Returns the one that was replaced.
@@ -290,20 +299,13 @@ impl Engine {
         let timeout = u64::from(state.idle_timeout);
         rewrites
             .collect(HOUSEKEEPING_STEP, second, timeout, |rewrite, compiled| ledger.add(rewrite, compiled));
-        let by_load = state.is_placing_by_load();
-        if by_load {
+        if state.is_placing_by_load() {
             state.loads.keep_up(Counted::by(&state.snapshot, &state.workers, now));
-            if state.snapshot.plan().tep_group.is_some_and(|group| group.rebalance) {
+            if rebalances(&state.snapshot) {
                 state.rebalance();
             }
         }
-        let State { snapshot, rewrites, .. } = state;
-        let idle = state.idle_timeout;
-        let timeout = |reference| match by_load && rewrites.is_placed_by_load(reference, snapshot) {
-            true => PAUSE.min(idle),
-            false => idle,
-        };
-        state.live_flows += state.cache.sweep(state.swept, HOUSEKEEPING_STEP, second, timeout);
+        state.live_flows += state.cache.sweep(state.swept, HOUSEKEEPING_STEP, second);
         state.swept += HOUSEKEEPING_STEP;
         if state.swept >= state.cache.size() {
             state.counters.cache_flows.set(state.live_flows as u64);
@@ -368,19 +370,30 @@ impl State {
         rewrites.follow_tunnels(snapshot, neighbors, |rewrite, compiled| ledger.add(rewrite, compiled));
     }
 
+    /// Has flows that paused come to the slow path, where they may be placed anew.
+    fn set_pause(&mut self) {
+        let pause = self.is_placing_by_load().then_some(PAUSE);
+        self.cache.set_pause(pause);
+    }
+
     fn ledger(&self) -> Ledger<'_> {
         Ledger { snapshot: &self.snapshot, counters: &self.counters, logical: &self.logical }
     }
 
     /// What a decision that is not remembered may depend on.
     fn view(&self) -> View<'_> {
-        View { snapshot: &self.snapshot, neighbors: &self.neighbors, loads: None }
+        View { snapshot: &self.snapshot, neighbors: &self.neighbors, kept: None, loads: None }
     }
 
     fn discard<B: PacketBuffer, T: Transmit<B>>(&self, reason: DropReason, buffer: B, io: &mut T) {
         self.counters.count_drop(reason);
         io.discard(reason, buffer);
     }
+}
+
+/// Whether flows that turn out large are moved.
+fn rebalances(snapshot: &Snapshot) -> bool {
+    snapshot.plan().tep_group.is_some_and(|group| group.rebalance)
 }
 
 /// Adds what a rewrite carried to the counters of the logical network.

@@ -1,159 +1,46 @@
-//! The slow path: what is to be decided, answered, replicated or refused.
+//! The slow path: what is to be answered, replicated or refused, or is sent without the flow cache.
 
 use sluice_intent::plan::{GatewayIndex, PortIndex};
 
-use super::{Prepared, State};
+use super::State;
 use crate::buffer::{PacketBuffer, Transmit};
 use crate::drops::DropReason;
-use crate::flow::FlowKey;
-use crate::flow_cache::Inserted;
 use crate::parse::{self, Parsed};
-use crate::pipeline::trace::{Profiled, Silent, Step, Tracer};
-use crate::pipeline::{Decision, View, decide, switch};
-use crate::profile::{Profile, Stage};
+use crate::pipeline::trace::{Silent, Step, Tracer};
+use crate::pipeline::{Decision, decide, switch};
+use crate::profile::Stage;
 use crate::punt::{Entry, Punt, PuntKind};
 use crate::respond::arp::Answer;
 use crate::respond::{self, arp, bfd, fragment, icmp, nd};
-use crate::rewrite::compiled::{Compiled, Refused, is_unmarkable};
+use crate::rewrite::Rewrite;
+use crate::rewrite::compiled::{Compiled, Refused};
 use crate::rewrite::table::RewriteRef;
-use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{IngressKind, RouterId, SegmentId};
-use crate::tep_load::{Counted, LoadsNow};
 
 /// A packet on the slow path.
-struct Slow<B> {
-    entry: Entry,
-    parsed: Parsed,
-    flow_hash: u64,
-    buffer: B,
+pub(super) struct Slow<B> {
+    pub(super) entry: Entry,
+    pub(super) parsed: Parsed,
+    pub(super) flow_hash: u64,
+    pub(super) buffer: B,
 }
 
 impl<B: PacketBuffer> Slow<B> {
     /// Time to live or hop limit of an IP packet.
-    fn ttl(&self) -> Option<u8> {
+    pub(super) fn ttl(&self) -> Option<u8> {
         Some(self.parsed.ttl).filter(|_| self.parsed.key.is_ip())
     }
 }
 
 impl State {
-    /// A packet whose flow was not in the cache, or whose rewrite did not fit it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn miss<B: PacketBuffer, T: Transmit<B>>(
-        &mut self,
-        port: PortIndex,
-        packet: &Prepared,
-        buffer: B,
-        io: &mut T,
-    ) {
-        self.take_miss(port, packet, buffer, io);
-        // Its batch is being replayed.
-        io.enter(Stage::Rewrite, 0);
-    }
-
-    /// The same, and leaves the profile in whichever stage came last.
-    #[inline(always)]
-    fn take_miss<B: PacketBuffer, T: Transmit<B>>(
-        &mut self,
-        port: PortIndex,
-        packet: &Prepared,
-        mut buffer: B,
-        io: &mut T,
-    ) {
-        if let Some(port) = self.replay_cached(packet, &mut buffer, io) {
-            return io.transmit(port, buffer);
-        }
-        io.enter(Stage::Ingress, 1);
-        let Prepared { parsed, flow_hash, table_hash, .. } = *packet;
-        self.counters.cache_misses.add(1);
-        if is_unmarkable(buffer.data(), &parsed) {
-            return self.discard(DropReason::CongestionUnmarkable, buffer, io);
-        }
-        let slow = Slow { entry: Entry::Port(port), parsed, flow_hash, buffer };
-        let view = self.placing_view();
-        if let Decision::Forward(rewrite) = decide(view, &parsed.key, None, &mut Profiled(io)) {
-            let cached = self.remember(&rewrite, &parsed.key, table_hash, io);
-            return self.forward(&rewrite, cached, slow, io);
-        }
-        // What a router further on would say, a packet that does not live until there is not told.
-        let decision = decide(self.view(), &parsed.key, slow.ttl(), &mut Profiled(io));
-        io.enter(Stage::Answer, 1);
-        self.carry_out(decision, slow, io);
-    }
-
-    /// Whether flows are placed by the loads of TEPs.
-    pub(super) fn is_placing_by_load(&self) -> bool {
-        self.snapshot.pair_traffic().len() > 0
-    }
-
-    /// What a decision that will be remembered may depend on: with the loads of the TEPs, where flows are placed by them.
-    fn placing_view(&self) -> View<'_> {
-        let by_load = self.is_placing_by_load() && self.cache_enabled;
-        let loads = by_load.then(|| LoadsNow {
-            known: &self.loads,
-            counted: Counted::by(&self.snapshot, &self.workers, self.now),
-        });
-        View { loads, ..self.view() }
-    }
-
-    /// Looks a packet up once more, and returns the port that it leaves through: a flow that begins with a burst is decided for its first packet,
-    /// and by now the others find it. They count as hits.
-    fn replay_cached<B: PacketBuffer>(
-        &mut self,
-        packet: &Prepared,
-        buffer: &mut B,
-        profile: &mut impl Profile,
-    ) -> Option<PortIndex> {
-        if !self.cache_enabled {
-            return None;
-        }
-        profile.enter(Stage::FlowCache, 0);
-        let mut table = self.cache.table(self.now.as_secs());
-        let reference = table.lookup(&packet.parsed.key, packet.table_hash)?;
-        let rewrite = self.rewrites.get(reference)?;
-        profile.enter(Stage::Rewrite, 0);
-        let port = replay(rewrite, buffer, &packet.parsed, packet.flow_hash).ok()?;
-        profile.amend(Stage::Rewrite, 1);
-        self.counters.cache_hits.add(1);
-        Some(port)
-    }
-
-    /// Puts a decision into the cache, if it is on and the rewrite has room.
-    fn remember(
-        &mut self,
-        rewrite: &Rewrite,
-        key: &FlowKey,
-        table_hash: u64,
-        profile: &mut impl Profile,
-    ) -> Option<RewriteRef> {
-        if !self.cache_enabled {
-            return None;
-        }
-        profile.enter(Stage::Compile, 1);
-        let second = self.now.as_secs();
-        let Some(reference) = self.rewrites.intern(rewrite, &self.snapshot, second) else {
-            self.counters.cache_skips.add(1);
-            return None;
-        };
-        profile.enter(Stage::Insert, 1);
-        let seed = self.snapshot.seed();
-        let hash_of = |key: &FlowKey| key.table_hash(key.flow_hash(seed));
-        self.counters.cache_insertions.add(1);
-        if let Egress::Tunnel { own, .. } = rewrite.egress
-            && self.is_placing_by_load()
-        {
-            let counted = Counted::by(&self.snapshot, &self.workers, self.now);
-            self.loads.place(key, own, self.snapshot.tunnel(own), counted);
-        }
-        if self.cache.insert(key, table_hash, reference, second, hash_of) == Inserted::Evicted {
-            self.counters.cache_evictions.add(1);
-        }
-        Some(reference)
-    }
-
     /// Does with a packet what was decided.
-    fn carry_out<B: PacketBuffer, T: Transmit<B>>(&mut self, decision: Decision, slow: Slow<B>, io: &mut T) {
+    pub(super) fn carry_out<B: PacketBuffer, T: Transmit<B>>(
+        &mut self,
+        decision: Decision,
+        slow: Slow<B>,
+        io: &mut T,
+    ) {
         match decision {
             Decision::Forward(rewrite) => self.forward(&rewrite, None, slow, io),
             Decision::Replicate { segment } => self.replicate(segment, slow, io),
@@ -189,7 +76,7 @@ impl State {
     }
 
     /// Sends a packet as was decided, with the compiled rewrite if there is one already.
-    fn forward<B: PacketBuffer, T: Transmit<B>>(
+    pub(super) fn forward<B: PacketBuffer, T: Transmit<B>>(
         &mut self,
         rewrite: &Rewrite,
         cached: Option<RewriteRef>,
@@ -495,7 +382,7 @@ fn copy<B: PacketBuffer, T: Transmit<B>>(data: &[u8], io: &mut T) -> Option<B> {
 }
 
 /// Replays a rewrite on a packet, counts it there, and returns the port that it leaves through.
-fn replay<B: PacketBuffer>(
+pub(super) fn replay<B: PacketBuffer>(
     rewrite: &mut Compiled,
     buffer: &mut B,
     parsed: &Parsed,

@@ -24,6 +24,7 @@ use crate::drops::DropReason;
 use crate::flow::{FlowKey, TUNNEL_BFD};
 use crate::neighbor::{NeighborId, NeighborKey, NeighborTable};
 use crate::profile::Stage;
+use crate::rewrite::uses::TepAddresses;
 use crate::rewrite::{Egress, Rewrite};
 use crate::snapshot::segment::Addresses;
 use crate::snapshot::{IngressKind, RouterId, SegmentId, Snapshot, TunnelGroupId};
@@ -35,6 +36,8 @@ use trace::{Step, Tracer};
 pub(crate) struct View<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) neighbors: &'a NeighborTable,
+    /// The TEPs that the flow had so far, where it goes on without a pause: it keeps those if it was placed by load.
+    pub(crate) kept: Option<TepAddresses>,
     /// The loads of TEPs, where flows may be placed by them: where the decision is remembered.
     pub(crate) loads: Option<LoadsNow<'a>>,
 }

@@ -1,15 +1,16 @@
 //! Which tunnel of a group a flow has for its own.
 //!
 //! In failover order, by source and by hash the choice follows from the flow alone, so that it is the same on every worker and after every
-//! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives.
+//! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives, also where the decision has to be made
+//! again ([`View::kept`]). Where it could not be remembered, the hash decides ([`View::loads`] is none).
 
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{MAX_TEP_GROUP, Placement, Teaming};
+use sluice_intent::plan::{MAX_TEP_GROUP, MAX_TEPS, Placement, Teaming};
 
 use super::View;
-use crate::flow::FlowKey;
+use crate::flow::{self, FlowKey};
 use crate::snapshot::tunnel::FromTep;
 use crate::snapshot::{IngressKind, TunnelGroup, TunnelGroupId, TunnelId};
 use crate::tep_load::LoadsNow;
@@ -29,12 +30,18 @@ pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Op
     let by_hash = || group.locals.get(key.way(seed ^ LOCAL, group.locals.len()));
     let from = match group.teaming {
         Teaming::FailoverOrder => group.locals.first(),
-        Teaming::SourcePort => by_number(group, source_port(view, key)),
-        Teaming::SourceMac => by_number(group, source_mac(key).unwrap_or_else(|| source_port(view, key))),
+        Teaming::SourcePort => by_source(group, source_port(view, key)),
+        Teaming::SourceMac => by_source(group, source_mac(key).unwrap_or_else(|| source_port(view, key))),
         Teaming::Group(Placement::Hash) => by_hash(),
         Teaming::Group(Placement::LoadAware) => {
+            if let Some(kept) = kept(view, group) {
+                return Some(kept);
+            }
             let usable = |id: &TunnelId| view.snapshot.tunnel_states().is_usable(view.snapshot.tunnel(*id));
-            let companion = |loads: LoadsNow<'_>| loads.companion(key, id).filter(usable);
+            let companion = |loads: LoadsNow<'_>| {
+                let (group, tunnel) = loads.companion?;
+                (group == id).then_some(tunnel).filter(usable)
+            };
             let least = |loads| least_loaded(view, loads, key, group);
             match view.loads.and_then(|loads| companion(loads).or_else(|| least(loads))) {
                 Some(least) => return Some(least),
@@ -45,22 +52,35 @@ pub(super) fn own_tunnel(view: View<'_>, key: &FlowKey, id: TunnelGroupId) -> Op
     Some(from.tunnel(key.way(seed ^ REMOTE, from.count())))
 }
 
-/// One number after the other is on one TEP after the other.
-fn by_number(group: &TunnelGroup, number: u64) -> Option<&FromTep> {
-    group.locals.get(number.checked_rem(group.locals.len() as u64)? as usize)
+/// The tunnel that a flow which goes on has had so far. Also where that is not usable at the moment: another one stands in for it then, as for
+/// flows that were not decided again.
+fn kept(view: View<'_>, group: &TunnelGroup) -> Option<TunnelId> {
+    let kept = view.kept?;
+    group.tunnels().find(|id| {
+        let tunnel = view.snapshot.tunnel(*id);
+        (tunnel.local, tunnel.remote) == kept
+    })
 }
 
-/// The port and VLAN on which the flow enters the node, where a workload is, otherwise the place where it does.
+/// The same TEP for all with the same hash. VLANs and MAC addresses are given out in steps of any size: their remainders would tell few of them
+/// apart.
+fn by_source(group: &TunnelGroup, hash: u64) -> Option<&FromTep> {
+    group.locals.get(flow::way(hash, group.locals.len()))
+}
+
+/// Hash of the port and VLAN on which the flow enters the node, where a workload is. Elsewhere many enter by one place: that of the source.
 fn source_port(view: View<'_>, key: &FlowKey) -> u64 {
     match view.snapshot.ingress(key.ingress()).kind {
-        IngressKind::Workload { port, vlan, .. } => u64::from(port.0) + u64::from(vlan),
-        _ => u64::from(key.ingress().0),
+        IngressKind::Workload { port, vlan, .. } => {
+            flow::number_hash(u64::from(port.0) << 16 | u64::from(vlan))
+        }
+        _ => key.source_hash(),
     }
 }
 
-/// The source MAC address, where the flow has one.
+/// Hash of the source MAC address, where the flow has one.
 fn source_mac(key: &FlowKey) -> Option<u64> {
-    Some(key.source_mac().to_u64()).filter(|mac| *mac != 0)
+    Some(key.source_mac().to_u64()).filter(|mac| *mac != 0).map(flow::number_hash)
 }
 
 /// The usable tunnel whose two ends are least loaded together, which is the least loaded local TEP and the least loaded remote one where all
@@ -75,8 +95,7 @@ fn least_loaded(view: View<'_>, loads: LoadsNow<'_>, key: &FlowKey, group: &Tunn
             None => remotes.push((tunnel.remote, load)),
         }
     }
-    let locals: ArrayVec<f64, MAX_TEP_GROUP> =
-        group.locals.iter().map(|from| loads.of_tep(from.tep)).collect();
+    let locals: ArrayVec<f64, MAX_TEPS> = group.locals.iter().map(|from| loads.of_tep(from.tep)).collect();
     let load = |local: usize, id: TunnelId| {
         let remote = snapshot.tunnel(id).remote;
         let remote = remotes.iter().find(|(address, _)| *address == remote).map_or(0.0, |(_, load)| *load);

@@ -10,7 +10,7 @@ use crate::drops::DropReason;
 use crate::flow::FlowKey;
 use crate::neighbor::NeighborKey;
 use crate::profile::Stage;
-use crate::rewrite::{Egress, Ethernet, Header, Rewrite};
+use crate::rewrite::{Egress, EqualCost, Ethernet, Header, Rewrite};
 use crate::snapshot::router::{Hop, HopVia, Router, Target};
 use crate::snapshot::segment::{Addresses, Place};
 use crate::snapshot::{NextHopId, RouterId, SegmentId, TunnelGroupId};
@@ -39,6 +39,7 @@ struct Way<'a> {
     router: RouterId,
     arrival: Addresses,
     hops: u8,
+    equal_cost: EqualCost,
 }
 
 /// Routes a packet.
@@ -56,7 +57,8 @@ pub(super) fn route(view: View<'_>, key: &FlowKey, start: Start, tracer: &mut im
     if is_martian_destination(destination) {
         return Decision::Drop(DropReason::MartianDestination);
     }
-    let mut way = Way { view, key, router: start.router, arrival: start.arrival, hops: 0 };
+    let (router, arrival) = (start.router, start.arrival);
+    let mut way = Way { view, key, router, arrival, hops: 0, equal_cost: EqualCost::default() };
     for passed in 0..MAX_ROUTERS {
         let router = view.snapshot.router(way.router);
         tracer.enter(if router.is_tier0 { Stage::Tier0 } else { Stage::Tier1 });
@@ -115,7 +117,7 @@ impl Way<'_> {
     /// One of several equal ways, by the flow's hash: all packets of a flow take the same. The flows of one that cannot be reached are spread
     /// over those that can, if there are any; the others stay where they are.
     fn choose<'a, T>(
-        &self,
+        &mut self,
         ways: &'a [T],
         next_hop: impl Fn(&T) -> Option<NextHopId>,
         tracer: &mut impl Tracer,
@@ -126,7 +128,8 @@ impl Way<'_> {
         let (snapshot, key) = (self.view.snapshot, self.key);
         let states = snapshot.next_hops();
         let is_reachable = |way: &T| next_hop(way).is_none_or(|id| states.is_reachable(id));
-        let mut chosen = key.way(snapshot.seed(), ways.len());
+        let own = key.way(snapshot.seed(), ways.len());
+        let mut chosen = own;
         if !ways.get(chosen).is_some_and(is_reachable) {
             let reachable = || ways.iter().enumerate().filter(|(_, way)| is_reachable(way));
             let other = key.way(snapshot.seed() ^ AGAIN, reachable().count());
@@ -135,6 +138,8 @@ impl Way<'_> {
         if ways.len() > 1 {
             tracer.step(|| Step::EqualCost { chosen, of: ways.len() });
         }
+        let state_of = |position| ways.get(position).and_then(&next_hop);
+        self.equal_cost = EqualCost { taken: state_of(chosen), own: state_of(own) };
         ways.get(chosen)
     }
 
@@ -199,7 +204,15 @@ impl Way<'_> {
     ) -> Decision {
         let ethertype = if self.key.is_ipv6() { EtherType::IPV6 } else { EtherType::IPV4 };
         let ethernet = Ethernet::New(Header { destination, source, ethertype, hops: self.hops });
-        Decision::Forward(Rewrite { ingress: self.key.ingress(), ethernet, egress, mtu, neighbor })
+        let equal_cost = self.equal_cost;
+        Decision::Forward(Rewrite {
+            ingress: self.key.ingress(),
+            ethernet,
+            egress,
+            mtu,
+            neighbor,
+            equal_cost,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Decision, IntoTunnel, View, into_tunnel, is_neighbor_protocol, route
 use crate::drops::DropReason;
 use crate::flow::{FlowKey, PRIORITY_TAG};
 use crate::profile::Stage;
-use crate::rewrite::{Egress, Ethernet, Rewrite};
+use crate::rewrite::{Egress, EqualCost, Ethernet, Rewrite};
 use crate::snapshot::segment::Place;
 use crate::snapshot::{IngressKind, SegmentId};
 
@@ -107,6 +107,7 @@ pub(crate) fn bridge(
             egress,
             mtu,
             neighbor,
+            equal_cost: EqualCost::default(),
         })
     };
     match place {

@@ -9,6 +9,7 @@ use super::*;
 use crate::buffer::{HEADROOM, HeapBuffer};
 use crate::flow::{FlowKey, IPV6, NOT_IP};
 use crate::parse::TAGGED;
+use crate::rewrite::EqualCost;
 use crate::snapshot::{IngressId, PortFacts, TunnelId};
 
 const TO: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -34,8 +35,14 @@ static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| {
 fn to_port(vlan: u16, ethertype: EtherType, hops: u8, mtu: u16) -> Compiled {
     let header = Header { destination: TO, source: FROM, ethertype, hops };
     let egress = Egress::Port { port: PortIndex(0), vlan };
-    let rewrite =
-        Rewrite { ingress: IngressId(0), ethernet: Ethernet::New(header), egress, mtu, neighbor: None };
+    let rewrite = Rewrite {
+        ingress: IngressId(0),
+        ethernet: Ethernet::New(header),
+        egress,
+        mtu,
+        neighbor: None,
+        equal_cost: EqualCost::default(),
+    };
     Compiled::new(&rewrite, &SNAPSHOT)
 }
 
@@ -215,7 +222,7 @@ proptest! {
             let tunnel = SNAPSHOT.tunnel(TunnelId(number)).clone();
             let header = Header { destination: TO, source: FROM, ethertype: ethertype(v6), hops: 1 };
             let egress = Egress::Tunnel { tunnel: TunnelId(number), own: TunnelId(number), destination: TO };
-            let rewrite = Rewrite { ingress: IngressId(0), ethernet: Ethernet::New(header), egress, mtu: 1500, neighbor: None };
+            let rewrite = Rewrite { ingress: IngressId(0), ethernet: Ethernet::New(header), egress, mtu: 1500, neighbor: None, equal_cost: EqualCost::default() };
             let mut buffer = HeapBuffer::new(&ethernet(OLD, OLD, ethertype(v6), &packet), 0);
             Compiled::new(&rewrite, &SNAPSHOT).replay(&mut buffer, &parsed(v6, &packet), flow_hash).unwrap();
             let outer = &buffer.data()[if tunnel.vlan == 0 { 14 } else { 18 }..];

@@ -6,12 +6,13 @@
 
 pub(crate) mod compiled;
 pub(crate) mod table;
+pub(crate) mod uses;
 
 use sluice_intent::plan::PortIndex;
 use sluice_wire::{EtherType, MacAddr};
 
 use crate::neighbor::NeighborId;
-use crate::snapshot::{IngressId, TunnelId};
+use crate::snapshot::{IngressId, NextHopId, TunnelId};
 
 /// What happens to the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +27,17 @@ pub(crate) struct Rewrite {
     pub(crate) mtu: u16,
     /// The neighbour whose address is in the rewrite.
     pub(crate) neighbor: Option<NeighborId>,
+    /// Which next hop of several its flows take.
+    pub(crate) equal_cost: EqualCost,
+}
+
+/// The choice of a next hop of equal cost, as far as the states of those are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct EqualCost {
+    /// The one that flows take.
+    pub(crate) taken: Option<NextHopId>,
+    /// The one that they take as long as it can be reached.
+    pub(crate) own: Option<NextHopId>,
 }
 
 /// What happens to the Ethernet header of a frame.

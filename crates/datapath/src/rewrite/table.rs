@@ -4,14 +4,16 @@
 //! epoch on, so that every entry that still names it misses, whatever the slot holds next. A change of a neighbour costs one walk over a
 //! word for each rewrite, none over the flows; a new snapshot brings a table of its own, whose epochs begin behind those of the old.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
-use sluice_intent::plan::{Placement, Teaming};
 
 use super::compiled::Compiled;
-use super::{Egress, Rewrite};
+use super::uses::{TepAddresses, Uses};
+use super::{Egress, EqualCost, Rewrite};
 use crate::neighbor::{NeighborId, NeighborTable};
 use crate::prefetch::prefetch;
-use crate::snapshot::{Snapshot, TunnelId};
+use crate::snapshot::{Snapshot, Tunnel, TunnelId};
 
 /// Rewrites that a worker holds at most. When all are in use, further decisions are replayed without being cached.
 pub(crate) const CAPACITY: usize = 1 << 16;
@@ -45,14 +47,22 @@ impl RewriteRef {
     }
 
     #[inline]
-    fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         (self.0 & ((1 << INDEX_BITS) - 1)) as usize
     }
 
     #[inline]
-    fn epoch(self) -> u32 {
+    pub(super) fn epoch(self) -> u32 {
         (self.0 >> INDEX_BITS) as u32
     }
+}
+
+/// What a rewrite has carried through its flows' own tunnel.
+#[derive(Clone, Copy)]
+pub(crate) struct Carried {
+    pub(crate) rewrite: RewriteRef,
+    pub(crate) own: TunnelId,
+    pub(crate) bytes: u64,
 }
 
 /// The rewrites in use; see the [module](self).
@@ -64,8 +74,11 @@ pub(crate) struct RewriteTable {
     neighbors: Vec<Option<NeighborId>>,
     /// Second of the last use that housekeeping saw.
     used: Vec<u64>,
-    /// Bytes since [`Self::forget_carried`], as far as [`Self::collect`] has taken them.
+    /// Bytes since [`Self::take_carried`], as far as [`Self::collect`] has taken them; empty where nobody asks.
     carried: Vec<u64>,
+    /// Somebody asks.
+    reckons: bool,
+    uses: Uses,
     free: Vec<u32>,
     /// Where the next call of [`Self::collect`] begins.
     collected: usize,
@@ -77,14 +90,16 @@ pub(crate) struct RewriteTable {
 }
 
 impl RewriteTable {
-    /// An empty table with memory for all rewrites it may ever hold, so that packets never allocate.
-    pub(crate) fn new() -> Self {
+    /// An empty table with memory for all rewrites it may ever hold, so that packets never allocate. `reckons`: what each carries is asked for.
+    pub(crate) fn new(reckons: bool) -> Self {
         Self {
             slots: Vec::with_capacity(CAPACITY),
             sources: Vec::with_capacity(CAPACITY),
             neighbors: Vec::with_capacity(CAPACITY),
             used: Vec::with_capacity(CAPACITY),
-            carried: Vec::with_capacity(CAPACITY),
+            carried: Vec::with_capacity(if reckons { CAPACITY } else { 0 }),
+            reckons,
+            uses: Uses::new(CAPACITY),
             free: Vec::with_capacity(CAPACITY),
             collected: 0,
             first_epoch: 0,
@@ -124,14 +139,20 @@ impl RewriteTable {
                 self.sources.push(None);
                 self.neighbors.push(None);
                 self.used.push(second);
-                self.carried.push(0);
+                if self.reckons {
+                    self.carried.push(0);
+                }
                 self.slots.len() - 1
             }
             None => return None,
         };
         self.sources[index] = Some(*rewrite);
         self.neighbors[index] = rewrite.neighbor;
-        (self.used[index], self.carried[index]) = (second, 0);
+        self.used[index] = second;
+        if let Some(carried) = self.carried.get_mut(index) {
+            *carried = 0;
+        }
+        self.uses.begin(index, self.slots[index].epoch, rewrite);
         self.index.insert(*rewrite, index as u32);
         Some(RewriteRef::new(index, self.slots[index].epoch))
     }
@@ -146,17 +167,26 @@ impl RewriteTable {
         }
     }
 
-    /// Whether the flows of a rewrite have their tunnel by load.
-    pub(crate) fn is_placed_by_load(&self, reference: RewriteRef, snapshot: &Snapshot) -> bool {
-        let index = reference.index();
-        let used = self.slots.get(index).is_some_and(|slot| slot.epoch == reference.epoch());
-        match self.sources.get(index).copied().flatten().filter(|_| used).map(|rewrite| rewrite.egress) {
-            Some(Egress::Tunnel { own, .. }) => {
-                let group = snapshot.tunnel_group(snapshot.tunnel(own).group);
-                group.teaming == Teaming::Group(Placement::LoadAware) && group.tunnels().nth(1).is_some()
-            }
-            _ => false,
-        }
+    /// What the rewrite was compiled from, if the slot is still in that use.
+    pub(crate) fn source(&self, reference: RewriteRef) -> Option<Rewrite> {
+        let slot = self.slots.get(reference.index())?;
+        if slot.epoch == reference.epoch() { self.sources[reference.index()] } else { None }
+    }
+
+    /// Bytes that the rewrite has carried and housekeeping has not taken.
+    pub(crate) fn pending(&self, reference: RewriteRef) -> u64 {
+        let slot = self.slots.get(reference.index());
+        slot.filter(|slot| slot.epoch == reference.epoch()).map_or(0, |slot| slot.bytes)
+    }
+
+    /// The TEPs between which the flows of a use of a slot had their own tunnel, also after the use has ended; see [`Uses`].
+    pub(crate) fn own_teps(&self, reference: RewriteRef, snapshot: &Snapshot) -> Option<TepAddresses> {
+        self.uses.own_teps(reference, snapshot)
+    }
+
+    /// Whether no further rewrite can be taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() == CAPACITY
     }
 
     /// Brings the rewrite's cache lines on their way.
@@ -167,10 +197,12 @@ impl RewriteTable {
         }
     }
 
-    /// Takes over from the table of another snapshot: no reference into that one leads anywhere in this one, which must be new.
-    pub(crate) fn succeed(&mut self, other: &Self) {
+    /// Takes over from the table of another snapshot, that with these tunnels: no reference into that one leads anywhere in this one, which
+    /// must be new; it still tells which TEPs flows had.
+    pub(crate) fn succeed(&mut self, other: &mut Self, tunnels: Arc<[Tunnel]>) {
         self.first_epoch = other.latest_epoch.wrapping_add(1) & EPOCH_MASK;
         self.latest_epoch = self.first_epoch;
+        self.uses.succeed(&mut other.uses, tunnels);
     }
 
     /// Every rewrite in use, with what it counted since housekeeping last took that.
@@ -199,19 +231,19 @@ impl RewriteTable {
         }
     }
 
-    /// Frees the rewrites of routes with several next hops that can be left out: their flows are decided again. `retire` sees each with its counts.
+    /// Frees the rewrites to next hops that cannot be reached, and those of flows whose own next hop is reached again: these flows are decided
+    /// again. `retire` sees each with its counts.
     pub(crate) fn drop_equal_cost(
         &mut self,
         snapshot: &Snapshot,
         mut retire: impl FnMut(&Rewrite, &Compiled),
     ) {
+        let is_reachable = |id| snapshot.next_hops().is_reachable(id);
         for index in 0..self.slots.len() {
             let Some(rewrite) = self.sources[index] else { continue };
-            let concerned = match rewrite.egress {
-                Egress::Tunnel { own, .. } => snapshot.tunnel_group(snapshot.tunnel(own).group).equal_cost,
-                Egress::Port { .. } => rewrite.neighbor.is_some() && !snapshot.bfd_neighbors().is_empty(),
-            };
-            if concerned {
+            let EqualCost { taken, own } = rewrite.equal_cost;
+            let lost = taken.is_some_and(|taken| !is_reachable(taken));
+            if lost || own != taken && own.is_some_and(is_reachable) {
                 retire(&rewrite, &self.slots[index]);
                 self.release(index);
             }
@@ -245,34 +277,37 @@ impl RewriteTable {
         }
     }
 
-    /// Every rewrite through its own tunnel, as its slot and that tunnel, with the bytes that it carried since they were last forgotten.
-    pub(crate) fn carried(&self) -> impl Iterator<Item = (usize, TunnelId, u64)> {
-        let through = |(slot, rewrite): (usize, &Option<Rewrite>)| match rewrite.as_ref()?.egress {
-            Egress::Tunnel { tunnel, own, .. } if tunnel == own => Some((slot, own, self.carried[slot])),
+    /// Slots that have ever been used.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What the rewrite in a slot has carried through its own tunnel since this was last asked; none if it goes through no tunnel, or another.
+    pub(crate) fn take_carried(&mut self, index: usize) -> Option<Carried> {
+        let bytes = std::mem::take(self.carried.get_mut(index)?);
+        match self.sources.get(index)?.as_ref()?.egress {
+            Egress::Tunnel { tunnel, own, .. } if tunnel == own => {
+                let rewrite = RewriteRef::new(index, self.slots[index].epoch);
+                Some(Carried { rewrite, own, bytes })
+            }
             _ => None,
-        };
-        self.sources.iter().enumerate().filter_map(through)
+        }
     }
 
-    /// Begins to reckon anew what rewrites carry.
-    pub(crate) fn forget_carried(&mut self) {
-        self.carried.fill(0);
-    }
-
-    /// Gives a rewrite another tunnel of its group for its own, and its flows with it. Where that needs more than new headers nothing is done.
-    /// `retire` sees what it was with its counts.
+    /// Gives a rewrite another tunnel of its group for its own, and its flows with it. Where that needs more than new headers, or the slot is
+    /// in another use by now, nothing is done. `retire` sees what it was with its counts.
     pub(crate) fn turn(
         &mut self,
-        index: usize,
+        reference: RewriteRef,
         own: TunnelId,
         snapshot: &Snapshot,
         neighbors: &NeighborTable,
         mut retire: impl FnMut(&Rewrite, &Compiled),
     ) {
-        let Some(rewrite) = self.sources.get(index).copied().flatten() else { return };
+        let Some(rewrite) = self.source(reference) else { return };
         if let Some(turned) = through(&rewrite, own, own, snapshot, neighbors) {
-            retire(&rewrite, &self.slots[index]);
-            self.replace(index, turned, snapshot);
+            retire(&rewrite, &self.slots[reference.index()]);
+            self.replace(reference.index(), turned, snapshot);
         }
     }
 
@@ -285,6 +320,7 @@ impl RewriteTable {
             self.forget(&old, index);
         }
         self.neighbors[index] = rewrite.neighbor;
+        self.uses.begin(index, self.slots[index].epoch, &rewrite);
         // Another slot may have come to the same one before.
         self.index.entry(rewrite).or_insert(index as u32);
     }
@@ -313,7 +349,9 @@ impl RewriteTable {
             let Some(rewrite) = source else { continue };
             if slot.packets > 0 {
                 count(rewrite, slot);
-                self.carried[index] += slot.bytes;
+                if let Some(carried) = self.carried.get_mut(index) {
+                    *carried += slot.bytes;
+                }
                 (slot.packets, slot.bytes) = (0, 0);
                 self.used[index] = second;
             } else if second.saturating_sub(self.used[index]) > timeout {
@@ -369,7 +407,7 @@ mod tests {
     use crate::buffer::{HeapBuffer, PacketBuffer};
     use crate::neighbor::NeighborKey;
     use crate::parse::Parsed;
-    use crate::rewrite::{Egress, Ethernet, Header};
+    use crate::rewrite::{Egress, EqualCost, Ethernet, Header};
     use crate::snapshot::{IngressId, PortFacts};
 
     const TIMEOUT: u64 = 10;
@@ -403,6 +441,7 @@ mod tests {
             egress,
             mtu: 1500,
             neighbor: Some(id),
+            equal_cost: EqualCost::default(),
         })
     }
 
@@ -437,8 +476,8 @@ mod tests {
 
     /// Puts a new table in the place of one, as a new snapshot does; packets that the old one counted.
     fn replace(table: &mut RewriteTable) -> u64 {
-        let mut next = RewriteTable::new();
-        next.succeed(table);
+        let mut next = RewriteTable::new(false);
+        next.succeed(table, Arc::new([]));
         std::mem::replace(table, next).iter().map(|(_, compiled)| compiled.packets).sum()
     }
 
@@ -455,7 +494,7 @@ mod tests {
         /// Every reference leads to the rewrite that it was given out for, or nowhere; what a slot counted is taken over once.
         #[test]
         fn references_never_lead_to_another_rewrite(steps in prop::collection::vec(step(), 1..120)) {
-            let (mut table, mut neighbors, mut given, mut second) = (RewriteTable::new(), NeighborTable::default(), Vec::<Given>::new(), 100);
+            let (mut table, mut neighbors, mut given, mut second) = (RewriteTable::new(false), NeighborTable::default(), Vec::<Given>::new(), 100);
             let (mut sent, mut counted) = (0, 0);
             for neighbor in 0..NEIGHBORS {
                 neighbors.set(key(neighbor), Some(mac(neighbor, 0)));
@@ -520,7 +559,7 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_no_more_until_something_goes() {
-        let (mut neighbors, mut table) = (NeighborTable::default(), RewriteTable::new());
+        let (mut neighbors, mut table) = (NeighborTable::default(), RewriteTable::new(false));
         neighbors.set(key(1), Some(mac(1, 0)));
         for ingress in 0..CAPACITY as u32 {
             assert!(table.intern(&rewrite(&neighbors, 1, ingress).unwrap(), &SNAPSHOT, 0).is_some());

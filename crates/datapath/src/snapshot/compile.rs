@@ -110,7 +110,7 @@ impl Snapshot {
             remote_teps_v6: remote_teps_v6.into_iter().collect(),
             segments,
             routers,
-            tunnels,
+            tunnels: tunnels.into(),
             tunnel_groups,
             tunnel_states: TunnelStates::new(tep_pairs.len()),
             pair_traffic: PairTraffic::new(if by_load { tep_pairs.len() } else { 0 }),
@@ -335,11 +335,6 @@ impl Compiler<'_> {
                 Some(TransitHop { mac: router.mac, tunnels, next_hop })
             })
             .collect();
-        if hops.len() > 1 {
-            for hop in &hops {
-                self.tunnel_groups[hop.tunnels.0 as usize].equal_cost = true;
-            }
-        }
         if !hops.is_empty() {
             routes.any(Target::ServiceRouters(hops), Origin::ServiceRouter);
         }

@@ -20,7 +20,7 @@ pub(crate) mod tunnel;
 
 use std::sync::Arc;
 
-use sluice_intent::plan::{Plan, PortIndex, Teaming, TepIndex};
+use sluice_intent::plan::{Placement, Plan, PortIndex, Teaming, TepIndex};
 use sluice_wire::MacAddr;
 
 use crate::tep_load::PairTraffic;
@@ -57,7 +57,7 @@ pub struct Snapshot {
     remote_teps_v6: hashbrown::HashSet<u128, foldhash::fast::RandomState>,
     segments: Vec<Segment>,
     routers: Vec<Router>,
-    tunnels: Vec<Tunnel>,
+    tunnels: Arc<[Tunnel]>,
     tunnel_groups: Vec<TunnelGroup>,
     tep_pairs: Vec<TepPair>,
     tunnel_states: TunnelStates,
@@ -245,6 +245,17 @@ impl Snapshot {
     /// Tunnels to the TEPs of other nodes: for each segment, one for each pair of TEPs that its flows may take.
     pub fn tunnels(&self) -> &[Tunnel] {
         &self.tunnels
+    }
+
+    /// The same, to share.
+    pub(crate) fn tunnels_arc(&self) -> &Arc<[Tunnel]> {
+        &self.tunnels
+    }
+
+    /// Whether flows of a tunnel's group take one of several tunnels by the loads of TEPs.
+    pub(crate) fn is_placed_by_load(&self, tunnel: TunnelId) -> bool {
+        let group = self.tunnel_group(self.tunnel(tunnel).group);
+        group.teaming == Teaming::Group(Placement::LoadAware) && group.tunnels().nth(1).is_some()
     }
 
     /// The ingress of packets that the router itself sends; none if another snapshot had more routers.

@@ -1,7 +1,8 @@
 //! Next hops that a route of several can do without: service routers on other nodes, and neighbours that BFD watches.
 //!
 //! A route of equal-cost next hops leaves out those that cannot be reached, as long as there are others: only their flows go elsewhere. Which
-//! can be reached says [`NextHopStates`], which belongs to the snapshot. The flows of such routes are decided again when one changes.
+//! can be reached says [`NextHopStates`], which belongs to the snapshot. When one changes, the flows that it takes from or gives back to are
+//! decided again: those of a next hop that is lost, and its own when it returns.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -8,8 +8,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use arrayvec::ArrayVec;
-use sluice_intent::plan::{Encapsulation, MAX_TEP_GROUP, PortIndex, Teaming, TepIndex};
+use sluice_intent::plan::{Encapsulation, PortIndex, Teaming, TepIndex};
 use sluice_wire::{MacAddr, Vni};
 
 use crate::neighbor::NeighborKey;
@@ -50,9 +49,7 @@ pub struct TunnelGroup {
     /// How a flow's local TEP is chosen.
     pub(crate) teaming: Teaming,
     /// The tunnels from each local TEP, next to each other; in the order of preference.
-    pub(crate) locals: ArrayVec<FromTep, MAX_TEP_GROUP>,
-    /// The node has one of several service routers of a tier-0 that packets are spread over.
-    pub(crate) equal_cost: bool,
+    pub(crate) locals: Vec<FromTep>,
 }
 
 /// Tunnels from one local TEP to the remote TEPs of a group.

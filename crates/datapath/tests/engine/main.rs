@@ -11,4 +11,5 @@ mod reference;
 mod regressions;
 mod tep_groups;
 mod tep_loads;
+mod tep_stay;
 mod trio;

@@ -101,6 +101,36 @@ fn flows_leave_a_service_router_that_is_not_reached_and_return_to_it() {
 }
 
 #[test]
+fn only_the_flows_of_what_fails_and_returns_are_decided_again() {
+    let (mut host, mut edge) = (host(), edge());
+    let before = edges(&mut host);
+    let mut decided = host.counters.cache_misses.get();
+    for failing in EDGES {
+        let pair = pair(host.engine.snapshot(), failing);
+        let concerned = before.iter().filter(|edge| **edge == address(failing)).count() as u64;
+        for usable in [false, true] {
+            host.engine.snapshot().set_pair(pair, usable);
+            edges(&mut host);
+            decided += concerned;
+            assert_eq!(host.counters.cache_misses.get(), decided, "{failing}, usable: {usable}");
+        }
+    }
+    let before = vlans(&mut edge);
+    let mut decided = edge.counters.cache_misses.get();
+    for (failing, tagged) in [("192.0.2.1", false), ("198.51.100.1", true)] {
+        let mut all = edge.engine.snapshot().bfd_neighbors().iter();
+        let next_hop = all.find(|bfd| bfd.neighbor.address == address(failing)).expect("watched").next_hop;
+        let concerned = before.iter().filter(|other| **other == tagged).count() as u64;
+        for reachable in [false, true] {
+            edge.engine.snapshot().set_next_hop(next_hop, reachable);
+            vlans(&mut edge);
+            decided += concerned;
+            assert_eq!(edge.counters.cache_misses.get(), decided, "{failing}, reachable: {reachable}");
+        }
+    }
+}
+
+#[test]
 fn the_last_one_is_kept_and_so_is_the_first_that_returns() {
     let mut node = host();
     let before = edges(&mut node);

@@ -165,7 +165,7 @@ fn locals_of(plan: &Plan, workload: usize, flows: u16) -> BTreeSet<IpAddr> {
 }
 
 #[test]
-fn by_source_all_flows_of_a_workload_take_the_same_tep_and_two_workloads_may_take_two() {
+fn by_source_all_flows_of_a_workload_take_the_same_tep() {
     for teaming in [Teaming::SourcePort, Teaming::SourceMac] {
         let mut plan = grouped(Placement::Hash);
         plan.segments[0].teaming = teaming;
@@ -175,8 +175,66 @@ fn by_source_all_flows_of_a_workload_take_the_same_tep_and_two_workloads_may_tak
         let local: Vec<usize> = (0..plan.workloads.len()).filter(|n| here(&plan.workloads[*n])).collect();
         let ways: Vec<_> = local.iter().map(|workload| locals_of(&plan, *workload, 100)).collect();
         assert!(ways.iter().all(|teps| teps.len() == 1), "{teaming:?}: {ways:?}");
-        let all: BTreeSet<_> = ways.into_iter().flatten().collect();
-        assert_eq!(all.len(), 2, "{teaming:?}: of {} workloads, none takes the other TEP", local.len());
+    }
+}
+
+/// Workloads whose VLANs and MAC addresses lie `step` apart, behind the first of the ports for them.
+fn workloads_in_steps(plan: &mut Plan, step: u16) -> Vec<usize> {
+    (0..60)
+        .map(|number| {
+            let mut workload = plan.workloads[0].clone();
+            workload.name = format!("step-{number}");
+            let place = 200 + number * step;
+            workload.mac = MacAddr([0x02, 0xbd, 0, 0, (place >> 8) as u8, place as u8]);
+            workload.addresses = vec![address(&format!("10.1.0.{}", 100 + number))];
+            workload.location = Location::Port { port: plans::ACCESS, vlan: VlanId::new(place).ok() };
+            plan.workloads.push(workload);
+            plan.workloads.len() - 1
+        })
+        .collect()
+}
+
+#[test]
+fn by_source_workloads_are_spread_however_they_are_numbered() {
+    for teaming in [Teaming::SourcePort, Teaming::SourceMac] {
+        for step in [1, 2, 3, 4, 5, 8, 10, 16, 50] {
+            let mut plan = grouped(Placement::Hash);
+            plan.segments[0].teaming = teaming;
+            let workloads = workloads_in_steps(&mut plan, step);
+            let mut counts = BTreeMap::new();
+            for workload in workloads {
+                let teps = locals_of(&plan, workload, 4);
+                assert_eq!(teps.len(), 1, "{teaming:?}, a workload has one TEP: {teps:?}");
+                *counts.entry(teps.into_iter().next()).or_insert(0u32) += 1;
+            }
+            // Five standard deviations of 60 throws at a half.
+            let even = counts.len() == 2 && counts.values().all(|count| (11..=49).contains(count));
+            assert!(even, "{teaming:?} in steps of {step}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn by_source_what_enters_by_one_uplink_takes_both_teps_and_each_source_one() {
+    for teaming in [Teaming::SourcePort, Teaming::SourceMac] {
+        let mut plan = grouped(Placement::Hash);
+        plan.segments[0].teaming = teaming;
+        let mut node = node(&plan);
+        let mut locals_of = |source: u16| -> BTreeSet<IpAddr> {
+            let source = address(&format!("198.18.{}.{}", source >> 8, source & 255));
+            let frame = |flow: u16| {
+                let body = bytes::udp(flow, 53, &[0; 64]);
+                let packet = bytes::ip(&IpHeader::new(17), source, address("10.1.0.12"), &body);
+                bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
+            };
+            let done = node.receive(UPLINK, &(1..=10).map(frame).collect::<Vec<_>>());
+            done.iter().map(|done| way(&done.sent[0]).1).collect()
+        };
+        let taken: Vec<_> = (0..400).map(|source| locals_of(source * 2)).collect();
+        assert!(taken.iter().all(|teps| teps.len() == 1), "{teaming:?}: a source has one TEP");
+        let first = taken.iter().filter(|teps| teps.contains(&address("172.16.0.1"))).count();
+        // Five standard deviations of 400 throws at a half.
+        assert!((150..=250).contains(&first), "{teaming:?}: {first} of 400 sources take the first TEP");
     }
 }
 

@@ -12,11 +12,11 @@ use crate::common::plans::{UPLINK, address};
 use crate::tep_groups::{LOCALS, STRANGER, grouped, node, states, way};
 
 /// The way of a packet: port, local and remote TEP.
-type Way = (PortIndex, IpAddr, IpAddr);
+pub(crate) type Way = (PortIndex, IpAddr, IpAddr);
 /// Two workloads behind the host with two TEPs, on segments of their own.
 const WORKLOADS: [&str; 2] = ["10.1.0.12", "10.2.0.11"];
 
-fn by_load() -> Plan {
+pub(crate) fn by_load() -> Plan {
     let mut plan = grouped(Placement::LoadAware);
     (plan.segments[1].teps, plan.segments[1].teaming) =
         (plan.segments[0].teps.clone(), plan.segments[0].teaming);
@@ -24,26 +24,26 @@ fn by_load() -> Plan {
 }
 
 /// From the physical network to one of the workloads.
-fn to(workload: usize, flow: u16, payload: usize) -> Vec<u8> {
+pub(crate) fn to(workload: usize, flow: u16, payload: usize) -> Vec<u8> {
     from("198.18.0.1", workload, flow, payload)
 }
 
 /// The same from somebody.
-fn from(source: &str, workload: usize, flow: u16, payload: usize) -> Vec<u8> {
+pub(crate) fn from(source: &str, workload: usize, flow: u16, payload: usize) -> Vec<u8> {
     let udp = bytes::udp(flow, 53, &vec![0; payload]);
     let packet = bytes::ip(&IpHeader::new(17), address(source), address(WORKLOADS[workload]), &udp);
     bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
 }
 
 /// One packet of a flow, and the way that it took.
-fn send(node: &mut Node, frame: &[u8]) -> Way {
+pub(crate) fn send(node: &mut Node, frame: &[u8]) -> Way {
     let done = node.receive_one(UPLINK, frame);
     assert_eq!((done.sent.len(), done.punted.len(), done.discarded.len()), (1, 0, 0), "{done:?}");
     way(&done.sent[0])
 }
 
 /// Lets time pass, with housekeeping as a worker has it.
-fn pass(node: &mut Node, nanoseconds: u64) {
+pub(crate) fn pass(node: &mut Node, nanoseconds: u64) {
     let before = node.now.as_nanos();
     node.now = Timestamp::from_nanos(before + nanoseconds);
     if before / 2_000_000 != node.now.as_nanos() / 2_000_000 {
@@ -52,7 +52,7 @@ fn pass(node: &mut Node, nanoseconds: u64) {
 }
 
 /// Sends `packets` packets of a flow, 100 µs apart.
-fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
+pub(crate) fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
     let mut ways = BTreeSet::new();
     for _ in 0..packets {
         pass(node, 100_000);
@@ -62,7 +62,7 @@ fn carry(node: &mut Node, flow: u16, packets: usize) -> BTreeSet<Way> {
 }
 
 /// The only way of some.
-fn only(ways: BTreeSet<Way>) -> Way {
+pub(crate) fn only(ways: BTreeSet<Way>) -> Way {
     assert_eq!(ways.len(), 1, "no flow changes its way: {ways:?}");
     ways.into_iter().next().expect("one way")
 }
@@ -203,11 +203,115 @@ fn a_small_connection_and_the_large_one_after_it_are_one_for_placing() {
             begin[2].1 != begin[3].1 && begin[2].2 != begin[3].2,
             "the large ones share no end: {begin:?}"
         );
-        // Two more between the same ends have each other for companions, not those before.
-        let more = [0, 0].map(|_| send(&mut node, &to(0, first + 1000, 64)));
-        assert_eq!(more[0], more[1], "one flow");
+        // A third and a fourth between the same ends each count.
+        let more = [1000, 2000].map(|flow| send(&mut node, &to(0, first + flow, 64)));
+        assert!(more[0].1 != more[1].1 && more[0].2 != more[1].2, "{more:?}");
         let halves = rush(&mut node, &[flows[2], flows[3]]);
         assert!(halves.iter().flatten().all(|ways| ways.len() == 1), "nothing moves: {halves:?}");
+    }
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// A packet of a TCP connection between the ends of [`to`].
+fn tcp(workload: usize, flow: u16, flags: u8, payload: usize) -> Vec<u8> {
+    let mut segment = bytes::tcp(flow, 5001, &vec![0; payload]);
+    segment[13] = flags;
+    let packet = bytes::ip(&IpHeader::new(6), address("198.18.0.1"), address(WORKLOADS[workload]), &segment);
+    bytes::ethernet(port_mac(0), STRANGER, bytes::IPV4, &packet)
+}
+
+/// How many of some ways have each local and each remote TEP.
+fn shares(ways: &[Way]) -> [Vec<usize>; 2] {
+    let of = |counts: BTreeMap<IpAddr, usize>| counts.into_values().collect();
+    [of(counted(ways.iter().map(|way| way.1))), of(counted(ways.iter().map(|way| way.2)))]
+}
+
+#[test]
+fn connections_opened_side_by_side_are_no_companions() {
+    for first in 1..100 {
+        // As long as the answer takes; more than a millisecond of it has nothing to do with programs.
+        for round_trip in [100_000, 2_000_000, 20_000_000] {
+            let mut node = node(&by_load());
+            pass(&mut node, 10_000_000);
+            let flows = [first, first + 1, first + 2, first + 3];
+            let begin = flows.map(|flow| {
+                pass(&mut node, round_trip / 5);
+                send(&mut node, &tcp(0, flow, SYN, 0))
+            });
+            assert!(begin[0].1 != begin[1].1 && begin[0].2 != begin[1].2, "{begin:?}");
+            assert_eq!(shares(&begin), [[2, 2], [2, 2]], "flows from {first}, {round_trip} ns: {begin:?}");
+            for _ in 0..10 {
+                pass(&mut node, 1_000_000);
+                assert_eq!(flows.map(|flow| send(&mut node, &tcp(0, flow, ACK, 1_400))), begin, "none moves");
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_of_datagrams_that_begin_at_once_are_no_companions() {
+    for first in 1..200 {
+        for (apart, payload) in [(50_000, 64), (50_000, 1_400), (5_000_000, 1_400)] {
+            let mut node = node(&by_load());
+            pass(&mut node, 10_000_000);
+            let one = send(&mut node, &to(0, first, payload));
+            pass(&mut node, apart);
+            let other = send(&mut node, &to(0, first + 1, payload));
+            assert!(
+                one.1 != other.1 && one.2 != other.2,
+                "{payload} bytes, {apart} ns apart: {one:?} {other:?}"
+            );
+        }
+    }
+}
+
+/// As iperf3 does: a connection for control, then those for data, each opened when the one before is answered, which send when all are open.
+#[test]
+fn a_small_connection_goes_with_the_first_large_one_and_the_others_count() {
+    for (first, streams) in (1..100).flat_map(|first| [(first, 1), (first, 2), (first, 4)]) {
+        let mut node = node(&by_load());
+        pass(&mut node, 10_000_000);
+        let open = |node: &mut Node, workload: usize, flow: u16, packets: usize| {
+            let way = send(node, &tcp(workload, flow, SYN, 0));
+            for payload in [0, 37, 150, 20].into_iter().take(packets) {
+                pass(node, 100_000);
+                assert_eq!(send(node, &tcp(workload, flow, ACK, payload)), way);
+            }
+            way
+        };
+        let control = open(&mut node, 0, first, 4);
+        let data: Vec<Way> = (1..=streams).map(|flow| open(&mut node, 0, first + flow, 2)).collect();
+        assert_eq!(data[0], control);
+        let shares = shares(&data);
+        if streams > 1 {
+            let half = usize::from(streams) / 2;
+            assert_eq!(shares, [[half, half], [half, half]], "flows from {first}: {data:?}");
+        } else {
+            let other = open(&mut node, 1, first, 4);
+            assert!(other.1 != control.1 && other.2 != control.2, "{control:?} {other:?}");
+            assert_eq!(open(&mut node, 1, first + 1, 2), other);
+        }
+    }
+}
+
+#[test]
+fn flows_that_begin_on_two_workers_know_of_each_other() {
+    for first in 1..200 {
+        let mut one = node(&by_load());
+        let mut other = one.second_worker();
+        for worker in [&mut one, &mut other] {
+            pass(worker, 10_000_000);
+        }
+        let mut ways = Vec::new();
+        for flow in 0..4 {
+            let source = |worker: u16| format!("198.18.{worker}.{flow}");
+            ways.push(send(&mut one, &from(&source(1), 0, first, 64)));
+            ways.push(send(&mut other, &from(&source(2), 0, first, 64)));
+        }
+        assert!(ways[0].1 != ways[1].1 && ways[0].2 != ways[1].2, "{ways:?}");
+        assert_eq!(shares(&ways), [[4, 4], [4, 4]], "flows {first}: {ways:?}");
     }
 }
 

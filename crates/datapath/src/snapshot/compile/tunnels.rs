@@ -2,11 +2,8 @@
 
 use std::net::IpAddr;
 
-use arrayvec::ArrayVec;
 use hashbrown::HashMap;
-use sluice_intent::plan::{
-    Encapsulation, Location, MAX_TEP_GROUP, Plan, Segment, Teaming, TepIndex, Transit,
-};
+use sluice_intent::plan::{Encapsulation, Location, Plan, Segment, Teaming, TepIndex, Transit};
 use sluice_wire::Vni;
 
 use super::{Compiler, transit_of};
@@ -80,9 +77,9 @@ impl Compiler<'_> {
             return *id;
         }
         let id = TunnelGroupId(self.tunnel_groups.len() as u32);
-        let mut group = TunnelGroup { teaming: overlay.teaming, locals: ArrayVec::new(), equal_cost: false };
+        let mut group = TunnelGroup { teaming: overlay.teaming, locals: Vec::new() };
         let same = |tep: &&TepIndex| plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
-        for tep in overlay.teps.iter().filter(same).take(MAX_TEP_GROUP).copied() {
+        for tep in overlay.teps.iter().filter(same).copied() {
             let first = TunnelId(self.tunnels.len() as u32);
             for remote in remotes {
                 self.add_tunnel(overlay, id, tep, *remote);

@@ -167,6 +167,22 @@ impl Node {
         }
     }
 
+    /// Another worker of the same node, with an engine and counters of its own; both know of each other what they carry.
+    pub(crate) fn second_worker(&mut self) -> Self {
+        let snapshot = Arc::clone(self.engine.snapshot());
+        let counters = Arc::new(EngineCounters::default());
+        let logical = Arc::new(LogicalCounters::new(&snapshot));
+        let config = EngineConfig { flow_cache: true, flow_cache_size: CACHE, idle_timeout: IDLE_TIMEOUT };
+        let table = Arc::new(self.neighbors.clone());
+        let engine = Engine::new(config, snapshot, table, Arc::clone(&counters), Arc::clone(&logical));
+        let mut engine = engine.expect("memory for an engine");
+        let workers: Arc<[_]> = [Arc::clone(&self.counters), Arc::clone(&counters)].into();
+        engine.share_loads(Arc::clone(&workers));
+        self.engine.share_loads(workers);
+        let (neighbors, now, generation) = (self.neighbors.clone(), self.now, self.generation);
+        Self { engine, counters, logical, neighbors, now, generation, profiler: None }
+    }
+
     /// Begins a profile, and returns where it counts.
     pub(crate) fn profile(&mut self) -> Arc<StageCounters> {
         let counters = Arc::<StageCounters>::default();
