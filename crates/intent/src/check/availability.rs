@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::Scope;
 use crate::draft::Slot;
-use crate::plan::{self, MAX_BFD_PACKETS, MAX_TEP_GROUP, Plan, TepIndex, Tier};
+use crate::plan::{self, MAX_BFD_PACKETS, Plan, TepIndex, Tier};
 use crate::problem::{Findings, Path};
 
 /// Packets of a session in as many intervals: each follows the one before after three quarters to the whole of one (RFC 5880 section 6.8.7).
@@ -81,7 +81,7 @@ fn pairs(plan: &Plan) -> HashSet<(TepIndex, IpAddr)> {
         for remote in remotes.iter().filter(|remote| !own(remote)) {
             let same = |tep: &&TepIndex| plan.teps[tep.index()].address.addr().is_ipv4() == remote.is_ipv4();
             let alone = std::slice::from_ref(remote);
-            for tep in teps.iter().filter(same).take(MAX_TEP_GROUP) {
+            for tep in teps.iter().filter(same) {
                 let local = &plan.teps[tep.index()];
                 let all = groups.get(remote).copied().unwrap_or(alone).iter();
                 let reached = all.filter(|remote| local.gateway.is_some() || local.address.contains(*remote));
