@@ -154,7 +154,11 @@ fn a_port_whose_queues_are_not_polled_keeps_two_connections_and_not_more() {
         third.channel.send(&raw::init(VERSION, ID, 0), &[]);
         assert!(third.channel.hear_reason().unwrap().contains("nobody polls them"));
     }
-    wait_for("those who came in vain to be forgotten", || holdings() == with_two);
+    // The second one's channel may have been open still when they were counted; ten that stay would be more.
+    wait_for("those who came in vain to be forgotten", || {
+        let (files, mappings) = holdings();
+        files <= with_two.0 && mappings == with_two.1
+    });
     bench.wait_for_nothing_left();
     bench.serve_a_good_client();
 }
