@@ -165,10 +165,17 @@ fn flows_are_spread_and_those_of_a_cut_link_move() {
 fn a_lag_outlives_new_documents_and_restarts() {
     in_network("lags::a_lag_outlives_new_documents_and_restarts", &PORTS, || {
         let [web_1, web_2] = ["web-1", "web-2"].map(Link::open);
-        let [node, other] = nodes();
-        let document = first(2);
+        // With the long timeout no end misses the other while a busy machine restarts it.
+        let slow = |document: String| document.replace("timeout: fast", "timeout: slow");
+        let far = ["fp-eth0-peer", "fp-eth1-peer"];
+        let [node, other] = [Node::start(&slow(first(2))), Node::start(&slow(second(&far)))];
+        for node in [&node, &other] {
+            wait_for_active(node, &["fp-eth0", "fp-eth1"]);
+            node.wait_for_tunnels(|| {});
+        }
+        let document = slow(first(2));
         // The last one moves the ports to other places in the document, and the LAG with them.
-        let hash = document.replace("timeout: fast", "timeout: fast, load-balancing: source-mac");
+        let hash = document.replace("timeout: slow", "timeout: slow, load-balancing: source-mac");
         let web = "  - {name: web-1, kind: af_packet, interface: web-1}\n";
         let moved = document.replace(web, "").replace("lags:\n", &format!("{web}lags:\n"));
         for (next, restarts) in [(&hash, false), (&document, false), (&moved, true)] {
@@ -202,7 +209,7 @@ fn a_lag_outlives_new_documents_and_restarts() {
         assert!(node.refused(&request).contains("capture one of fp-eth0, fp-eth1"));
 
         // A document without the LAG, and one that has it again: the ports have been up all the time.
-        let lag_line = "  - {name: lag-1, ports: [fp-eth0, fp-eth1], timeout: fast}\n";
+        let lag_line = "  - {name: lag-1, ports: [fp-eth0, fp-eth1], timeout: slow}\n";
         let plain =
             moved.replace(lag_line, "").replace("lags:\n", "").replace("port: lag-1", "port: fp-eth0");
         assert!(node.apply(&plain).changes.contains(&"lags: 1 removed".to_owned()));
