@@ -13,14 +13,16 @@
 //! Of a remote TEP a node knows what it sends there itself, not what others do. Where several nodes send to the same ones, each spreads
 //! its own flows evenly, and where it begins follows from its own seed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_intent::plan::{MAX_TEPS, TepIndex};
+use arrayvec::ArrayVec;
+use sluice_intent::plan::{MAX_TEP_GROUP, MAX_TEPS, TepIndex};
 
 use crate::counters::{Counter, EngineCounters};
 use crate::rewrite::table::RewriteRef;
-use crate::snapshot::{Snapshot, TepPairId, TunnelGroupId, TunnelId};
+use crate::snapshot::{Snapshot, TepPairId, TunnelGroup, TunnelGroupId, TunnelId};
 use crate::time::Timestamp;
 
 /// Nanoseconds after which traffic counts half: several round trips, a fraction of what a person notices.
@@ -343,6 +345,29 @@ impl LoadsNow<'_> {
     /// Load of a pair of TEPs.
     pub(crate) fn of_pair(&self, pair: TepPairId) -> f64 {
         self.known.of_pair(pair, self.counted)
+    }
+}
+
+/// What goes to each remote TEP of a group.
+pub(crate) struct RemoteLoads(ArrayVec<(IpAddr, f64), MAX_TEP_GROUP>);
+
+impl RemoteLoads {
+    /// The sums of what goes by each pair of a group.
+    pub(crate) fn of(snapshot: &Snapshot, group: &TunnelGroup, of_pair: impl Fn(TepPairId) -> f64) -> Self {
+        let mut remotes: ArrayVec<(IpAddr, f64), MAX_TEP_GROUP> = ArrayVec::new();
+        for tunnel in group.tunnels().map(|id| snapshot.tunnel(id)) {
+            let load = of_pair(tunnel.pair);
+            match remotes.iter_mut().find(|(remote, _)| *remote == tunnel.remote) {
+                Some((_, all)) => *all += load,
+                None => remotes.push((tunnel.remote, load)),
+            }
+        }
+        Self(remotes)
+    }
+
+    /// That of one of them.
+    pub(crate) fn get(&self, remote: IpAddr) -> f64 {
+        self.0.iter().find(|(address, _)| *address == remote).map_or(0.0, |(_, load)| *load)
     }
 }
 

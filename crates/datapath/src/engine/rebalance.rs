@@ -11,15 +11,12 @@
 //! A look is spread over many calls of housekeeping, with packets in between: first what the pairs of TEPs carried, [`STEP`] at a time, then
 //! the rewrites, as many at a time or as weigh [`WEIGHED`] tunnels.
 
-use std::net::IpAddr;
-
-use arrayvec::ArrayVec;
-use sluice_intent::plan::{MAX_TEP_GROUP, MAX_TEPS, Placement, Teaming, TepIndex};
+use sluice_intent::plan::{MAX_TEPS, Placement, Teaming, TepIndex};
 
 use super::{Ledger, State};
 use crate::rewrite::table::{Carried, RewriteRef};
-use crate::snapshot::{Snapshot, TunnelGroup, TunnelId};
-use crate::tep_load::{Counted, TepLoads};
+use crate::snapshot::{Snapshot, TunnelId};
+use crate::tep_load::{Counted, RemoteLoads, TepLoads};
 
 /// Nanoseconds between two looks: several round trips of a connection that fills queues on its way.
 const INTERVAL: u64 = 500_000_000;
@@ -143,14 +140,13 @@ fn move_of(snapshot: &Snapshot, loads: &TepLoads, teps: &[f64; MAX_TEPS], carrie
     if group.teaming != Teaming::Group(Placement::LoadAware) {
         return None;
     }
-    let remotes = carried_to(snapshot, loads, group);
+    let remotes = RemoteLoads::of(snapshot, group, |pair| loads.carried_by_pair(pair));
     let by_tep = |tep: TepIndex| teps.get(tep.index()).copied().unwrap_or_default();
     // What others carry at both ends of a tunnel.
     let others = |id: TunnelId| {
         let tunnel = snapshot.tunnel(id);
-        let remote = remotes.iter().find(|(remote, _)| *remote == tunnel.remote).map_or(0.0, |found| found.1);
         let shared = u8::from(tunnel.tep == from.tep) + u8::from(tunnel.remote == from.remote);
-        by_tep(tunnel.tep) + remote - f64::from(shared) * bytes
+        by_tep(tunnel.tep) + remotes.get(tunnel.remote) - f64::from(shared) * bytes
     };
     let usable = |id: &TunnelId| snapshot.tunnel_states().is_usable(snapshot.tunnel(*id));
     let (there, to) = group
@@ -160,21 +156,4 @@ fn move_of(snapshot: &Snapshot, loads: &TepLoads, teps: &[f64; MAX_TEPS], carrie
         .min_by(|(left, _), (right, _)| left.total_cmp(right))?;
     let falls = others(own) - there;
     (falls > bytes / 2.0).then_some(Move { rewrite, to, gain: falls * bytes })
-}
-
-/// What went to each remote TEP of a group.
-fn carried_to(
-    snapshot: &Snapshot,
-    loads: &TepLoads,
-    group: &TunnelGroup,
-) -> ArrayVec<(IpAddr, f64), MAX_TEP_GROUP> {
-    let mut remotes: ArrayVec<(IpAddr, f64), MAX_TEP_GROUP> = ArrayVec::new();
-    for tunnel in group.tunnels().map(|id| snapshot.tunnel(id)) {
-        let bytes = loads.carried_by_pair(tunnel.pair);
-        match remotes.iter_mut().find(|(remote, _)| *remote == tunnel.remote) {
-            Some((_, all)) => *all += bytes,
-            None => remotes.push((tunnel.remote, bytes)),
-        }
-    }
-    remotes
 }

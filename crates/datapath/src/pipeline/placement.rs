@@ -4,16 +4,14 @@
 //! change. By load it depends on the moment: whoever decides remembers it for as long as the flow lives, also where the decision has to be made
 //! again ([`View::kept`]). Where it could not be remembered, the hash decides ([`View::loads`] is none).
 
-use std::net::IpAddr;
-
 use arrayvec::ArrayVec;
-use sluice_intent::plan::{MAX_TEP_GROUP, MAX_TEPS, Placement, Teaming};
+use sluice_intent::plan::{MAX_TEPS, Placement, Teaming};
 
 use super::View;
 use crate::flow::{self, FlowKey};
 use crate::snapshot::tunnel::FromTep;
 use crate::snapshot::{IngressKind, TunnelGroup, TunnelGroupId, TunnelId};
-use crate::tep_load::LoadsNow;
+use crate::tep_load::{LoadsNow, RemoteLoads};
 
 /// Makes the choice of a local TEP independent of that of an equal-cost path by the same flow's hash: first digits of the fractional part of
 /// the square root of 11.
@@ -87,19 +85,10 @@ fn source_mac(key: &FlowKey) -> Option<u64> {
 /// pairs are usable; of equals the one that the flow's hash, other on every node, comes to first. None where no tunnel is usable.
 fn least_loaded(view: View<'_>, loads: LoadsNow<'_>, key: &FlowKey, group: &TunnelGroup) -> Option<TunnelId> {
     let snapshot = view.snapshot;
-    let mut remotes: ArrayVec<(IpAddr, f64), MAX_TEP_GROUP> = ArrayVec::new();
-    for tunnel in group.tunnels().map(|id| snapshot.tunnel(id)) {
-        let load = loads.of_pair(tunnel.pair);
-        match remotes.iter_mut().find(|(remote, _)| *remote == tunnel.remote) {
-            Some((_, all)) => *all += load,
-            None => remotes.push((tunnel.remote, load)),
-        }
-    }
+    let remotes = RemoteLoads::of(snapshot, group, |pair| loads.of_pair(pair));
     let locals: ArrayVec<f64, MAX_TEPS> = group.locals.iter().map(|from| loads.of_tep(from.tep)).collect();
     let load = |local: usize, id: TunnelId| {
-        let remote = snapshot.tunnel(id).remote;
-        let remote = remotes.iter().find(|(address, _)| *address == remote).map_or(0.0, |(_, load)| *load);
-        locals[local].max(NONE) + remote.max(NONE)
+        locals[local].max(NONE) + remotes.get(snapshot.tunnel(id).remote).max(NONE)
     };
     let all = || {
         let of = |(local, from): (usize, &FromTep)| {
