@@ -185,6 +185,11 @@ impl Plan {
         lag.or_else(|| self.teams.get(position - self.lags.len().min(position)).map(LogicalPort::Team))
     }
 
+    /// Whether a port stands for the uplinks of a teaming.
+    pub fn is_team(&self, port: PortIndex) -> bool {
+        matches!(self.logical_port(port), Some(LogicalPort::Team(_)))
+    }
+
     /// The LAG that a physical port is in, by its position.
     pub fn lag_of(&self, port: PortIndex) -> Option<usize> {
         self.lags.iter().position(|lag| lag.ports.contains(&port))

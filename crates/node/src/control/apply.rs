@@ -5,9 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use sluice_control::Applied;
-use sluice_intent::plan::{HugePages, Plan, PortKind};
-
 use sluice_datapath::snapshot::{PortFacts, Snapshot};
+use sluice_intent::plan::{HugePages, Plan, PortKind};
 
 use super::node::{Closing, Node, Setup, compile, in_force};
 use crate::dataplane::Rings;

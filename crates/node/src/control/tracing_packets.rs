@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::Context;
 use sluice_control::{Trace, TracePacket, TracePayload, TraceProtocol, TraceStep};
 use sluice_datapath::trace::trace as follow;
-use sluice_intent::plan::{Location, LogicalPort, Plan, PortIndex, Workload};
+use sluice_intent::plan::{Location, PortIndex, Workload};
 use sluice_wire::frame::FrameBuilder;
 use sluice_wire::icmpv4::Icmpv4;
 use sluice_wire::icmpv6::Icmpv6;
@@ -56,17 +56,13 @@ pub(super) fn trace(node: &Node, packet: TracePacket) -> anyhow::Result<Trace> {
 fn port_named(node: &Node, name: &str) -> anyhow::Result<PortIndex> {
     let plan = &node.plan;
     let names = || {
-        let names = plan.port_indices().filter(|port| !is_team(plan, *port)).map(|port| plan.port_name(port));
+        let names = plan.port_indices().filter(|port| !plan.is_team(*port)).map(|port| plan.port_name(port));
         names.collect::<Vec<_>>().join(", ")
     };
     let port = plan.port_of_name(name);
     let port = port.with_context(|| format!("there is no port '{name}'; this node has {}", names()))?;
     // What a link of a LAG receives is the LAG's.
     Ok(plan.lag_of(port).map_or(port, |lag| plan.lag_port(lag)))
-}
-
-fn is_team(plan: &Plan, port: PortIndex) -> bool {
-    matches!(plan.logical_port(port), Some(LogicalPort::Team(_)))
 }
 
 fn hexadecimal(text: &str) -> anyhow::Result<Vec<u8>> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sluice_control::{HostSwitch, HostTeaming, HostTep, HostUplink, Lag, LagLink, LagPartner, LagRefusal};
-use sluice_intent::plan::{self, LogicalPort, Plan, PortIndex, TeamingPolicy, UplinkIndex};
+use sluice_intent::plan::{self, PortIndex, TeamingPolicy, UplinkIndex};
 use sluice_protocols::Timestamp;
 use sluice_protocols::lacp::{MuxState, PortView, ReceiveState, Selected};
 
@@ -103,16 +103,12 @@ pub(super) fn host_switch(node: &Node) -> anyhow::Result<HostSwitch> {
         uplinks: plan
             .uplinks
             .iter()
-            .filter(|uplink| !is_team(plan, uplink.port))
+            .filter(|uplink| !plan.is_team(uplink.port))
             .map(|uplink| host_uplink(node, uplink))
             .collect(),
         teamings: teamings.map(|teaming| host_teaming(node, teaming)).collect(),
         teps: plan.teps.iter().map(|tep| host_tep(node, tep)).collect(),
     })
-}
-
-fn is_team(plan: &Plan, port: PortIndex) -> bool {
-    matches!(plan.logical_port(port), Some(LogicalPort::Team(_)))
 }
 
 fn host_uplink(node: &Node, uplink: &plan::Uplink) -> HostUplink {
@@ -162,7 +158,7 @@ fn host_teaming(node: &Node, teaming: &plan::UplinkTeaming) -> HostTeaming {
 
 fn host_tep(node: &Node, tep: &plan::Tep) -> HostTep {
     let uplink = &node.plan.uplinks[tep.uplink.index()];
-    let teaming = if is_team(&node.plan, uplink.port) { uplink.name.clone() } else { String::new() };
+    let teaming = if node.plan.is_team(uplink.port) { uplink.name.clone() } else { String::new() };
     HostTep {
         name: tep.name.clone(),
         address: tep.address.to_string(),
